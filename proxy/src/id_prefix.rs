@@ -7,8 +7,9 @@ use std::cell::OnceCell;
 use bytes::Bytes;
 use mcp_sessiond_bundle::{Pipe, TrackedLine, WAITING};
 use mcp_sessiond_client::RequestId;
-use mcp_sessiond_relay::message::{Kind, Line, Message, Part};
-use mcp_sessiond_relay::{Edits, unreadable_answer};
+use mcp_sessiond_jsonrpc::Edits;
+use mcp_sessiond_jsonrpc::answers::unreadable_answer;
+use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
 use tokio::sync::mpsc;
 
 /// An id or a progress token, as its JSON.

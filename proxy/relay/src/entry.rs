@@ -1,47 +1,14 @@
 //! A line on its way, and what it carries: one message, or a batch of them. Lines are spliced here,
 //! never written anew.
 
-use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use bytes::Bytes;
 
-use crate::message::{Line, Message, Part};
-
-/// The places of a message that get another text, in the order in which they stand.
-#[derive(Debug, Default)]
-pub struct Edits(Vec<(Range<usize>, Box<str>)>);
-
-impl Edits {
-    /// Puts `text` in the place of `part`, which was borrowed from the message.
-    pub fn replace(&mut self, message: &Message<'_>, part: &str, text: impl Into<Box<str>>) {
-        let text = text.into();
-        if *part != *text {
-            self.0.push((message.span(part), text));
-            self.0.sort_by_key(|(span, _)| span.start);
-        }
-    }
-
-    /// Writes the message with its edits.
-    fn write(&self, raw: &[u8], out: &mut Vec<u8>) {
-        let mut from = 0;
-        for (span, new) in &self.0 {
-            out.extend_from_slice(&raw[from..span.start]);
-            out.extend_from_slice(new.as_bytes());
-            from = span.end;
-        }
-        out.extend_from_slice(&raw[from..]);
-    }
-
-    /// The message with its edits.
-    pub fn spliced(&self, message: &Message<'_>) -> Vec<u8> {
-        let mut out = Vec::with_capacity(message.raw.len() + 24 * self.0.len());
-        self.write(message.raw, &mut out);
-        out
-    }
-}
+use mcp_sessiond_jsonrpc::Edits;
+use mcp_sessiond_jsonrpc::message::{Line, Message, Part};
 
 /// A line that waits to be handed out.
 pub(super) struct Entry<P> {
@@ -125,7 +92,7 @@ pub(super) fn translate<P>(
         Line::One(Part::Other) => Some(Entry::one(line.clone(), other())),
         Line::One(Part::Message(message)) => {
             let (edits, part) = each(message)?;
-            if edits.0.is_empty() {
+            if edits.is_empty() {
                 return Some(Entry::one(line.clone(), part));
             }
             Some(Entry::one(edits.spliced(message).into(), part))
@@ -139,7 +106,7 @@ pub(super) fn translate<P>(
                 let start = out.len();
                 let verdict = match element {
                     Part::Message(message) => each(message).map(|(edits, part)| {
-                        edits.write(message.raw, &mut out);
+                        edits.write(message, &mut out);
                         part
                     }),
                     Part::Unreadable(_) => None,

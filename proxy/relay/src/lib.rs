@@ -28,13 +28,10 @@
 //! - [`multiplexer::ask_routing`]: which client an ask of the server is for.
 //! - [`multiplexer::fields`]: the members that it reads of messages.
 //!
-//! What both read and write:
+//! Messages are read and spliced by [`mcp_sessiond_jsonrpc`]. What both use besides:
 //!
-//! - [`message`]: a line, and the messages in it. [`unreadable`]: what can't be read.
-//!   [`oversized`]: what is larger than 16 MiB. [`raw`]: single values.
 //! - [`entry`]: lines that are spliced, and wait. [`numbers`]: the numbers of requests.
 //! - [`version`]: protocol versions, and what `initialize` declares.
-//! - [`own_messages`]: messages that the relay itself writes.
 //! - [`sse`]: server-sent events, and [`verdict`]: what a refusal means, for the HTTP transports of
 //!   other crates.
 //!
@@ -51,23 +48,15 @@
 extern crate alloc;
 
 mod entry;
-pub mod message;
 pub mod multiplexer;
 mod numbers;
-mod oversized;
-mod own_messages;
-mod raw;
 mod relay;
 pub mod sse;
-mod unreadable;
 pub mod verdict;
 mod version;
 
-pub use self::entry::Edits;
-pub use self::oversized::{Oversized, too_large};
 pub use self::relay::era::{Probe, is_initialize};
 pub use self::relay::{Effect, Limits, Relay, View};
-pub use self::unreadable::unreadable_answer;
 
 /// A monotonic time in ms.
 pub type Millis = u64;

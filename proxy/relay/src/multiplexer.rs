@@ -21,18 +21,18 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::Edits;
+use mcp_sessiond_jsonrpc::Unreadable;
+use mcp_sessiond_jsonrpc::answers;
+use mcp_sessiond_jsonrpc::id::number;
+use mcp_sessiond_jsonrpc::message::{self, Line, Message, Part};
 
 use self::admission::Initialization;
 use self::ask_routing::LastWork;
 #[cfg(test)]
 use self::ask_routing::RECENT_MS;
-use crate::entry::Edits;
-use crate::message::{self, Line, Message, Part, Unreadable};
+use crate::Millis;
 use crate::numbers::Numbers;
-use crate::oversized::{OVERSIZED_ANSWER, PartialMessage};
-use crate::raw::number;
-use crate::unreadable::UNREADABLE_ANSWER;
-use crate::{Millis, own_messages};
 
 /// Pages of the server's that are remembered.
 const PAGES_MAX: usize = 1024;
@@ -225,7 +225,7 @@ impl Multiplexer {
             cancelled: false,
         };
         self.calls.insert(number, call);
-        self.tell_server(own_messages::request(number, method, params));
+        self.tell_server(answers::request(number, method, params));
     }
 
     /// This client was shown a page. If another client was shown it, too, the page belongs
@@ -280,7 +280,7 @@ impl Multiplexer {
             }
             // It is not passed on: the server's error for it would have no id, and
             // could reach another client.
-            Part::Other => return self.tell_client(client, own_messages::unreadable("null")),
+            Part::Other => return self.tell_client(client, answers::unreadable("null")),
         };
         match &message.kind {
             message::Kind::Request { id, method } => {
@@ -310,7 +310,7 @@ impl Multiplexer {
 
     fn client_request(&mut self, client: u64, message: &Message<'_>, id: &str, method: &str) {
         if !message.has_clear_token() {
-            return self.tell_client(client, own_messages::unclear_token(id));
+            return self.tell_client(client, answers::unclear_token(id));
         }
         let mut edits = Edits::default();
         let mut kind = Kind::Plain;
@@ -319,10 +319,10 @@ impl Multiplexer {
             // A host that speaks MCP 2026-07-28 goes on with `initialize`, if it
             // can; and tasks would be visible to every client.
             "server/discover" | message::LISTEN => {
-                return self.tell_client(client, own_messages::no_method(id, NO_ERA));
+                return self.tell_client(client, answers::no_method(id, NO_ERA));
             }
             _ if method.starts_with("tasks/") || fields::wants_task(message) => {
-                return self.tell_client(client, own_messages::no_method(id, NO_TASKS));
+                return self.tell_client(client, answers::no_method(id, NO_TASKS));
             }
             "tools/call" | "prompts/get" | "resources/read" | "completion/complete" => {
                 kind = Kind::Work;
@@ -337,7 +337,7 @@ impl Multiplexer {
                 if let (Some(uri), Some(own)) = (message.uri(), self.clients.get_mut(&client)) {
                     own.subscribed.remove(&uri);
                     if self.is_subscribed(&uri) {
-                        return self.tell_client(client, own_messages::empty_result(id));
+                        return self.tell_client(client, answers::empty_result(id));
                     }
                 }
             }
@@ -440,10 +440,10 @@ impl Multiplexer {
 
     fn server_asks(&mut self, message: &Message<'_>, id: &str, method: &str, now: Millis) {
         if method == "ping" {
-            return self.tell_server(own_messages::empty_result(id));
+            return self.tell_server(answers::empty_result(id));
         }
         let Some(client) = self.route_ask(now) else {
-            return self.tell_server(own_messages::failed(id, UNROUTABLE));
+            return self.tell_server(answers::failed(id, UNROUTABLE));
         };
         if let Some(page) = fields::page(message) {
             self.note_page(page, client);
@@ -501,7 +501,7 @@ impl Multiplexer {
     /// written there.
     fn tell_all_of_list(&mut self, method: &str) {
         let clients: Vec<u64> = self.clients.keys().copied().collect();
-        let line = own_messages::notification(method);
+        let line = answers::notification(method);
         for client in clients {
             self.tell_client(client, line.clone());
         }
@@ -536,10 +536,11 @@ impl Multiplexer {
             id,
             request,
             answer,
+            ..
         } = unreadable;
         match id.as_deref().filter(|id| self.is_asked(client, id)) {
             Some(asked) if !request => {
-                self.fail_ask(asked, UNREADABLE_ANSWER, now);
+                self.fail_ask(asked, answers::UNREADABLE_ANSWER, now);
             }
             _ if *answer && !request => {}
             _ => {
@@ -550,7 +551,7 @@ impl Multiplexer {
                         .any(|call| call.client == Some(client) && *call.id == *id)
                 };
                 let id = id.as_deref().filter(|id| !is_open(id)).unwrap_or("null");
-                self.tell_client(client, own_messages::unreadable(id));
+                self.tell_client(client, answers::unreadable(id));
             }
         }
     }
@@ -558,40 +559,39 @@ impl Multiplexer {
     /// A client has sent a line of more than 16 MiB, which was discarded: its first and its last
     /// bytes.
     pub fn oversized_from_client(&mut self, client: u64, head: &[u8], tail: &[u8], now: Millis) {
-        let PartialMessage {
+        let Unreadable {
             id,
             request,
             answer,
-        } = PartialMessage::of(head, tail);
+            ..
+        } = Unreadable::of_ends(head, tail);
         if !answer || request {
-            return self.tell_client(
-                client,
-                own_messages::too_large(id.as_deref().unwrap_or("null")),
-            );
+            return self.tell_client(client, answers::too_large(id.as_deref().unwrap_or("null")));
         }
         if let Some(asked) = id.filter(|id| self.is_asked(client, id)) {
-            self.fail_ask(&asked, OVERSIZED_ANSWER, now);
+            self.fail_ask(&asked, answers::OVERSIZED_ANSWER, now);
         }
     }
 
     /// The server has sent a line of more than 16 MiB, which was discarded: its first and its last
     /// bytes.
     pub fn oversized_from_server(&mut self, head: &[u8], tail: &[u8], now: Millis) {
-        let PartialMessage {
+        let Unreadable {
             id: Some(id),
             request,
             answer,
-        } = PartialMessage::of(head, tail)
+            ..
+        } = Unreadable::of_ends(head, tail)
         else {
             return;
         };
         if request {
             // It must not be taken for the answer to a call that has the same
             // number.
-            self.tell_server(own_messages::too_large(&id));
+            self.tell_server(answers::too_large(&id));
         } else if answer {
             // It is treated like an error that the server itself has sent.
-            self.from_server(&own_messages::too_large(&id), now);
+            self.from_server(&answers::too_large(&id), now);
         }
     }
 
@@ -603,7 +603,7 @@ impl Multiplexer {
     /// An ask gets no answer of a client.
     pub(super) fn fail_ask(&mut self, id: &str, why: &str, now: Millis) {
         self.end_ask(id, now);
-        self.tell_server(own_messages::failed(id, why));
+        self.tell_server(answers::failed(id, why));
     }
 }
 

@@ -12,9 +12,9 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::code;
+use mcp_sessiond_jsonrpc::message::{Kind, Line};
 use serde::Deserialize;
-
-use crate::message::{Kind, Line};
 
 /// A refusal: a response of HTTP whose status is not 2xx.
 #[derive(Debug, Clone, Copy)]
@@ -78,8 +78,8 @@ impl Refusal<'_> {
         let copy = OnceCell::new();
         let read = Line::of(self.body, &copy).message();
         let no_method = read
-            .and_then(|message| message.error())
-            .is_some_and(|(code, _)| code == NO_METHOD);
+            .and_then(|message| message.error_code())
+            .is_some_and(|code| code == code::NO_METHOD);
         if no_method && self.answers(id) {
             SessionState::Alive
         } else if self.is_suspect() {
@@ -117,8 +117,6 @@ fn is_same(one: &str, other: &str) -> bool {
 
 /// Letters of a refusal's text that a call gets.
 const SAID_MAX: usize = 200;
-/// JSON-RPC's code for a method that is not there.
-const NO_METHOD: i64 = -32601;
 
 /// Whether a refusal speaks of the session.
 pub fn names_session(body: &[u8]) -> bool {

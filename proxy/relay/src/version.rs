@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use mcp_sessiond_jsonrpc::readable::Readable;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -79,7 +80,7 @@ impl Capabilities {
 
 impl InitializeParams {
     /// Reads the parameters of an `initialize`.
-    pub(super) fn of(params: Option<&str>) -> Self {
+    pub(super) fn of(params: Option<Readable<'_>>) -> Self {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Params {
@@ -95,7 +96,7 @@ impl InitializeParams {
             elicitation: Option<IgnoredAny>,
             roots: Option<IgnoredAny>,
         }
-        let read = params.and_then(|params| serde_json::from_str::<Params>(params).ok());
+        let read = params.and_then(Readable::object::<Params>);
         read.map_or_else(
             Self::default,
             |Params {
@@ -126,12 +127,8 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Reads an answer to `initialize`.
-    pub(super) fn of(answer: &str) -> Self {
-        #[derive(Deserialize)]
-        struct Answer {
-            result: Result,
-        }
+    /// Reads the result of `initialize`.
+    pub(super) fn of(result: Option<Readable<'_>>) -> Self {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Result {
@@ -150,14 +147,11 @@ impl Told {
             prompts: Option<IgnoredAny>,
             logging: Option<IgnoredAny>,
         }
-        let Ok(Answer {
-            result:
-                Result {
-                    protocol_version,
-                    capabilities,
-                    server_info,
-                },
-        }) = serde_json::from_str(answer)
+        let Some(Result {
+            protocol_version,
+            capabilities,
+            server_info,
+        }) = result.and_then(Readable::object)
         else {
             return Self::default();
         };

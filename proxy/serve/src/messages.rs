@@ -14,10 +14,11 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use bytes::Bytes;
 use mcp_sessiond_client::{Json, StreamId};
+use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
+use mcp_sessiond_jsonrpc::readable::Readable;
+use mcp_sessiond_jsonrpc::{Edits, NotJson, one_line};
 use mcp_sessiond_proxy::id_prefix::tag;
 pub use mcp_sessiond_proxy::id_prefix::{answering, asked_by, from_asked, parts, prefixed, tagged};
-use mcp_sessiond_relay::Edits;
-use mcp_sessiond_relay::message::{Kind, Line, Message, NotJson, Part};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -188,7 +189,8 @@ fn not_json(value: &NotJson) -> String {
 fn posted_one(message: &Message<'_>) -> Option<Posted> {
     let kind = match &message.kind {
         Kind::Request { id, method } if method == "initialize" => {
-            let params = RawValue::from_string(one_line(message.params.unwrap_or("{}"))).ok()?;
+            let params = message.params().map_or(Some("{}"), Readable::sent)?;
+            let params = RawValue::from_string(one_line(params)).ok()?;
             PostedKind::Initialize((*id).into(), params)
         }
         Kind::Request { id, .. } => PostedKind::Call((*id).into()),
@@ -208,13 +210,8 @@ fn posted_one(message: &Message<'_>) -> Option<Posted> {
     };
     Some(Posted {
         kind,
-        line: one_line(message.text).into(),
+        line: one_line(message.whole().sent()?).into(),
     })
-}
-
-/// The same JSON without line ends, which it has between its tokens only.
-pub fn one_line(text: &str) -> String {
-    text.trim().replace(['\n', '\r'], " ")
 }
 
 /// An id or a progress token of a client, as the server gets it.

@@ -9,8 +9,8 @@ use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
 use bytes::Bytes;
-use mcp_sessiond_relay::Oversized;
-use mcp_sessiond_relay::message::Kind;
+use mcp_sessiond_jsonrpc::Oversized;
+use mcp_sessiond_jsonrpc::message::Kind;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 

@@ -10,9 +10,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::oversized::{Oversized, too_large};
 use mcp_sessiond_proto::Json;
 use mcp_sessiond_proto::backends::LEFT_BY_SIGNAL;
-use mcp_sessiond_relay::{Oversized, too_large};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
 

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use mcp_sessiond_relay::message::{Kind, Line, Message, Part};
+use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
 
 /// JSON-RPC's code for a connection that was closed, as the SDKs have it.
 pub(super) const CONNECTION_CLOSED: i32 = -32000;

@@ -10,9 +10,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use mcp_sessiond_bundle::{Pipe, TrackedLine, WAITING};
 use mcp_sessiond_client::{ClaimRequest, Options};
+use mcp_sessiond_jsonrpc::message::{Line, Part};
 use mcp_sessiond_proto::Claimed;
 use mcp_sessiond_proto::types::LeaseRef;
-use mcp_sessiond_relay::message::{Line, Part};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_bundle::{Receipt, TrackedLine};
-use mcp_sessiond_relay::Oversized;
+use mcp_sessiond_jsonrpc::Oversized;
 use nix::poll::PollFlags;
 use tokio::sync::{mpsc, oneshot, watch};
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, TrackedLine, WAITING};
-use mcp_sessiond_relay::Oversized;
+use mcp_sessiond_jsonrpc::Oversized;
 use nix::poll::PollFlags;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

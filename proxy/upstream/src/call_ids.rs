@@ -3,8 +3,8 @@
 //! answer to a later one. The same goes for progress tokens.
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::message::Kind;
 use mcp_sessiond_proto::RequestId;
-use mcp_sessiond_relay::message::Kind;
 use serde_json::Value;
 
 use crate::messages::edited;

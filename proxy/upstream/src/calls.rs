@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::one_line;
 use reqwest::StatusCode;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
@@ -11,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use crate::http::{Events, HttpRequest, Reply};
 use crate::ledger::StreamCursor;
 use crate::link::Link;
-use crate::messages::{CallFailure, answered, messages, one_line, with_session_prefix};
+use crate::messages::{CallFailure, answered, messages, with_session_prefix};
 use crate::numbers::{Numbers, base};
 use crate::session_headers::SessionHeaders;
 

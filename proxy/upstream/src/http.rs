@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use mcp_sessiond_relay::message::{Kind, Line};
+use mcp_sessiond_jsonrpc::message::{Kind, Line};
 use mcp_sessiond_relay::sse::{EVENT_MAX, Event, Parser};
 use mcp_sessiond_relay::verdict::{
     Refusal, SessionState, Verdict, names_session, said, without_secrets,

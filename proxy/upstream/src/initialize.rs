@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::one_line;
 use mcp_sessiond_relay::verdict::names_session;
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,7 +15,6 @@ use crate::ledger::SessionRecord;
 use crate::link::{Link, NewSession};
 use crate::messages::{
     CallFailure, answered, initialize_request, initialize_result, messages, normal, notification,
-    one_line,
 };
 use crate::news::News;
 use crate::session_headers::{Loss, SessionHeaders};

@@ -6,8 +6,9 @@
 use std::cell::OnceCell;
 
 use bytes::Bytes;
-use mcp_sessiond_relay::Edits;
-use mcp_sessiond_relay::message::{Kind, Line, Message, Part};
+use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
+use mcp_sessiond_jsonrpc::readable::Readable;
+use mcp_sessiond_jsonrpc::{Edits, one_line};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -57,7 +58,9 @@ pub(super) fn host(line: &Bytes) -> Option<HostMessage> {
     let message = Line::of(line, &copy).message()?;
     Some(match &message.kind {
         Kind::Request { id, method } if method == "initialize" => {
-            HostMessage::Initialize((*id).into(), one_line(message.params.unwrap_or("{}")))
+            // What had to be made readable is passed on and not remembered.
+            let params = message.params().map_or(Some("{}"), Readable::sent);
+            HostMessage::Initialize((*id).into(), one_line(params.unwrap_or_default()))
         }
         Kind::Request { id, .. } => HostMessage::Call(normal(id)),
         Kind::Answer { id, .. } => HostMessage::Answer((*id).into()),
@@ -72,11 +75,6 @@ pub(super) fn host(line: &Bytes) -> Option<HostMessage> {
             _ => HostMessage::Other,
         },
     })
-}
-
-/// The same JSON without line ends, which it has between its tokens only.
-pub(super) fn one_line(text: &str) -> String {
-    text.trim().replace(['\n', '\r'], " ")
 }
 
 /// An id in the one way in which all write it.

@@ -7,12 +7,13 @@ use alloc::string::{String, ToString};
 use core::cell::OnceCell;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::Edits;
+use mcp_sessiond_jsonrpc::answers;
+use mcp_sessiond_jsonrpc::message::{self, Line, Message};
+use mcp_sessiond_jsonrpc::readable::Readable;
 
 use super::fields::{self, HostInfo};
 use super::{Call, Client, Effect, Kind, Multiplexer, SharedBy};
-use crate::entry::Edits;
-use crate::message::{self, Line, Message};
-use crate::own_messages;
 use crate::version::{Told, Version};
 
 /// How far the server is with its first host.
@@ -32,6 +33,9 @@ pub(super) enum Initialization {
         result: Box<str>,
     },
 }
+
+/// The error that a host gets whose server refuses it in an error that can't be read as it stands.
+const ODD_REFUSAL: &str = r#"{"code":-32603,"message":"the server refuses `initialize`; its error can't be read as JSON"}"#;
 
 /// The `initialize` in a line, if it is clear which progress token it has.
 fn initialize<'a>(line: &'a Bytes, copy: &'a OnceCell<String>) -> Option<Message<'a>> {
@@ -73,7 +77,7 @@ impl Multiplexer {
         if let Some(token) = message.asked_progress() {
             edits.replace(message, token, number.to_string());
         }
-        fields::strip_unshared(message, message.params, &mut edits);
+        fields::strip_unshared(message, message.params(), &mut edits);
         self.tell_server(edits.spliced(message));
         let call = Call {
             client: None,
@@ -126,8 +130,8 @@ impl Multiplexer {
         let Initialization::Done { result, .. } = &self.initialization else {
             return;
         };
-        for method in Told::of(&format!(r#"{{"result":{result}}}"#)).lists {
-            self.tell_client(client, own_messages::notification(method));
+        for method in Told::of(Some(Readable::of_sent(result))).lists {
+            self.tell_client(client, answers::notification(method));
         }
     }
 
@@ -155,7 +159,8 @@ impl Multiplexer {
                     let why = "the shared server refuses to be initialised again";
                     self.effects.push(Effect::Later(client, why.to_string()));
                 } else {
-                    let refused = fields::error(message).map(Into::into);
+                    let error = message.error();
+                    let refused = error.map(|error| error.sent().unwrap_or(ODD_REFUSAL).into());
                     self.add_client(
                         client,
                         Client {
@@ -168,19 +173,20 @@ impl Multiplexer {
             return;
         }
         let mut edits = Edits::default();
-        let result = fields::result(message);
-        fields::strip_unshared(message, result, &mut edits);
+        fields::strip_unshared(message, message.result(), &mut edits);
         let spliced = edits.spliced(message);
-        let text = String::from_utf8_lossy(&spliced);
-        let whole = Message::of(text.as_bytes(), &text);
-        let result = whole.as_ref().and_then(fields::result).unwrap_or("{}");
-        let version = Told::of(&text).version;
+        let text = Bytes::from(String::from_utf8_lossy(&spliced).into_owned());
+        let copy = OnceCell::new();
+        let whole = Line::of(&text, &copy).message();
+        let result = whole.and_then(|message| message.result());
+        let version = Told::of(result).version;
+        let result = result.and_then(Readable::sent).unwrap_or("{}");
         self.initialization = Initialization::Done {
             info,
             version,
             result: result.into(),
         };
-        self.tell_server(own_messages::notification("notifications/initialized"));
+        self.tell_server(answers::notification("notifications/initialized"));
         for (client, line, again) in arriving {
             self.arrive(client, line, again);
         }

@@ -4,13 +4,12 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use mcp_sessiond_jsonrpc::Edits;
+use mcp_sessiond_jsonrpc::message::Message;
+use mcp_sessiond_jsonrpc::readable::Readable;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::entry::Edits;
-use crate::message::Message;
 use crate::version::{InitializeParams, Version};
 
 /// Capabilities that are not shared: roots belong to one host, and tasks would be visible to
@@ -31,12 +30,12 @@ const REFUSES: &str = "mcp-sessiond/refuses";
 
 impl HostInfo {
     pub(super) fn of(message: &Message<'_>) -> Self {
-        let mut capabilities = member(message.params, "capabilities").map_or(Value::Null, parsed);
+        let mut capabilities = member(message.params(), "capabilities").map_or(Value::Null, parsed);
         remove_unshared(&mut capabilities);
         Self {
-            version: InitializeParams::of(message.params).version,
+            version: InitializeParams::of(message.params()).version,
             capabilities,
-            refuses: member(message.params, "_meta")
+            refuses: member(message.params(), "_meta")
                 .is_some_and(|meta| parsed(meta)[REFUSES] == true),
         }
     }
@@ -66,40 +65,22 @@ fn remove_unshared(capabilities: &mut Value) {
     }
 }
 
-fn parsed(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or(Value::Null)
+fn parsed(value: Readable<'_>) -> Value {
+    value.read().unwrap_or_default()
 }
 
-/// The text of a member of an object.
-fn member<'a>(object: Option<&'a str>, name: &str) -> Option<&'a str> {
-    struct Member<'a, 'b>(&'b str, Option<&'a RawValue>);
-    impl<'de> serde::de::Visitor<'de> for Member<'de, '_> {
-        type Value = Option<&'de RawValue>;
-        fn expecting(&self, to: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-            to.write_str("an object")
-        }
-        fn visit_map<A: serde::de::MapAccess<'de>>(
-            mut self,
-            mut map: A,
-        ) -> Result<Self::Value, A::Error> {
-            while let Some(key) = map.next_key::<alloc::borrow::Cow<'de, str>>()? {
-                if key == self.0 {
-                    self.1 = Some(map.next_value()?);
-                } else {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-            Ok(self.1)
-        }
-    }
-    let mut reader = serde_json::Deserializer::from_str(object?);
-    let found = serde::Deserializer::deserialize_map(&mut reader, Member(name, None)).ok()?;
-    found.map(RawValue::get)
+/// A member of an object.
+fn member<'a>(object: Option<Readable<'a>>, name: &str) -> Option<Readable<'a>> {
+    object?.member(name)
 }
 
 /// The message with the capabilities that are not shared taken out of what holds them: `params` or
 /// `result`.
-pub(super) fn strip_unshared(message: &Message<'_>, within: Option<&str>, edits: &mut Edits) {
+pub(super) fn strip_unshared(
+    message: &Message<'_>,
+    within: Option<Readable<'_>>,
+    edits: &mut Edits,
+) {
     let Some(capabilities) = member(within, "capabilities") else {
         return;
     };
@@ -107,43 +88,34 @@ pub(super) fn strip_unshared(message: &Message<'_>, within: Option<&str>, edits:
     let whole = value.clone();
     remove_unshared(&mut value);
     if value != whole {
-        edits.replace(message, capabilities, value.to_string());
+        edits.overwrite(message, capabilities, value.to_string());
     }
-}
-
-/// The text of the result of an answer.
-pub(super) fn result<'a>(message: &Message<'a>) -> Option<&'a str> {
-    member(Some(message.text), "result")
-}
-
-/// The text of the error of an answer.
-pub(super) fn error<'a>(message: &Message<'a>) -> Option<&'a str> {
-    member(Some(message.text), "error")
 }
 
 /// Whether an error says that nobody knows what became of the call: the keeper's word for one that
 /// was under way when the server ended.
 pub(super) fn is_outcome_unknown(message: &Message<'_>) -> bool {
-    let data = member(error(message), "data");
+    let data = member(message.error(), "data");
     member(data, "outcome")
-        .and_then(text)
+        .and_then(Readable::read::<String>)
         .is_some_and(|outcome| outcome == "unknown")
 }
 
 /// Whether a request wants to be a task.
 pub(super) fn wants_task(message: &Message<'_>) -> bool {
-    member(message.params, "task").is_some()
+    member(message.params(), "task").is_some()
 }
 
 /// The page that an ask, or a notification about it, names.
 pub(super) fn page(message: &Message<'_>) -> Option<String> {
-    text(member(message.params, "elicitationId")?)
+    member(message.params(), "elicitationId")?.read()
 }
 
 /// The pages that an error wants its host to show first (MCP 2025-11-25,
 /// `URLElicitationRequiredError`).
 pub(super) fn pages_required(message: &Message<'_>) -> impl Iterator<Item = String> {
-    let listed = member(member(error(message), "data"), "elicitations").map_or(Value::Null, parsed);
+    let listed =
+        member(member(message.error(), "data"), "elicitations").map_or(Value::Null, parsed);
     let listed = if let Value::Array(listed) = listed {
         listed
     } else {
@@ -157,8 +129,4 @@ pub(super) fn pages_required(message: &Message<'_>) -> impl Iterator<Item = Stri
             .map(ToString::to_string)
     };
     listed.into_iter().filter_map(id)
-}
-
-fn text(raw: &str) -> Option<String> {
-    serde_json::from_str(raw).ok()
 }

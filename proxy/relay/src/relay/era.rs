@@ -12,13 +12,15 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::answers;
+use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
+use mcp_sessiond_jsonrpc::readable::Readable;
 use mcp_sessiond_proto::Json;
 use mcp_sessiond_proto::facts::{DISCOVER_ERROR_MAX, Discover, Learned, PROBES_MAX};
 
 use super::life::{FirstRequest, Life};
 use super::{Effect, Purpose, Relay};
-use crate::message::{Kind, Line, Message, Part};
-use crate::{Millis, own_messages};
+use crate::Millis;
 
 /// The probe.
 pub(super) const PROBE: &str = "server/discover";
@@ -108,8 +110,8 @@ impl Probe {
 fn is_modern(message: &Message<'_>, failed: bool) -> bool {
     !failed
         || message
-            .error()
-            .is_some_and(|(code, _)| code == OTHER_VERSION)
+            .error_code()
+            .is_some_and(|code| code == OTHER_VERSION)
 }
 
 /// What the answer to a probe says about the server. None: nothing.
@@ -118,9 +120,10 @@ fn taught(message: &Message<'_>, failed: bool) -> Option<Discover> {
         return Some(Discover::Answers {});
     }
     let plain = || Json::trusted(PLAIN_REFUSAL.to_owned());
-    match message.error() {
-        Some((code, _)) if NO_TEACHERS.contains(&code) => None,
-        Some((_, text)) if text.len() <= DISCOVER_ERROR_MAX => Some(Discover::Refuses {
+    let error = message.error().and_then(Readable::sent);
+    match (message.error_code(), error) {
+        (Some(code), _) if NO_TEACHERS.contains(&code) => None,
+        (Some(_), Some(text)) if text.len() <= DISCOVER_ERROR_MAX => Some(Discover::Refuses {
             error: Json::new(text).unwrap_or_else(|_| plain()),
         }),
         _ => Some(Discover::Refuses { error: plain() }),
@@ -140,8 +143,8 @@ pub fn is_initialize(line: &Bytes) -> bool {
 
 fn refusal(id: &str, known: Option<&Discover>) -> Bytes {
     match known.and_then(Discover::error) {
-        Some(error) => own_messages::failed_with(id, error.as_str()),
-        None => own_messages::failed_with(id, PLAIN_REFUSAL),
+        Some(error) => answers::failed_with(id, error.as_str()),
+        None => answers::failed_with(id, PLAIN_REFUSAL),
     }
 }
 

@@ -10,16 +10,17 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::answers;
+use mcp_sessiond_jsonrpc::message::{Kind, LISTEN, Line, Part};
 use mcp_sessiond_proto::backends::Attached;
 
 use super::life::{FirstRequest, Life};
 use super::queue::{Requirements, ToBackend, ToFront};
 use super::{Call, Limits, Purpose, Relay};
+use crate::Millis;
 use crate::entry::Entry;
-use crate::message::{Kind, LISTEN, Line, Part};
 use crate::numbers::Open;
 use crate::version::{Capabilities, Capability};
-use crate::{Millis, own_messages};
 
 /// Calls of former fronts that are remembered until they are answered. The oldest go first: a
 /// backend that never answers must not cost more and more.
@@ -230,7 +231,7 @@ impl Relay {
     pub(super) fn fail_ask(&mut self, number: u64, message: &str) {
         if let Some(ask) = self.asks.open.remove(&number) {
             self.to_backend.push(Entry::one(
-                own_messages::failed(&ask.id, message),
+                answers::failed(&ask.id, message),
                 ToBackend::Answer,
             ));
         }
@@ -251,7 +252,7 @@ impl Relay {
             cancelled.push(number);
         }
         for number in cancelled {
-            let line = own_messages::cancelled(number, "the host disconnected");
+            let line = answers::cancelled(number, "the host disconnected");
             self.to_backend
                 .push(Entry::one(line, ToBackend::Cancel(number)));
         }

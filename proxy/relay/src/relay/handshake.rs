@@ -9,15 +9,18 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::Edits;
+use mcp_sessiond_jsonrpc::answers;
+use mcp_sessiond_jsonrpc::message::{Kind, Line, Message};
+use mcp_sessiond_jsonrpc::readable::Readable;
 
 use super::life::{FirstRequest, Life};
 use super::queue::ToBackend;
 use super::{Call, Purpose, Relay};
-use crate::entry::{Edits, Entry, Verdict};
-use crate::message::{Kind, Line, Message};
+use crate::Millis;
+use crate::entry::{Entry, Verdict};
 use crate::numbers::{Open, display_method};
 use crate::version::{InitializeParams, Told, Version};
-use crate::{Millis, own_messages};
 
 /// Subscriptions that are remembered. Any further ones end with the backend.
 const SUBSCRIPTIONS_MAX: usize = 256;
@@ -133,12 +136,9 @@ impl Relay {
             });
         } else if let Some(why) = self.died_silent.take() {
             // The next attempt starts another one.
-            self.tell_front(own_messages::failed(
-                id,
-                &own_messages::ended_uninitialized(&why),
-            ));
+            self.tell_front(answers::failed(id, &answers::ended_uninitialized(&why)));
         } else if let Some(why) = self.refusal(now) {
-            self.tell_front(own_messages::not_sent(id, &why));
+            self.tell_front(answers::not_sent(id, &why));
         } else {
             self.send_initialize(false, now);
         }
@@ -173,7 +173,7 @@ impl Relay {
         let InitializeParams {
             version,
             capabilities,
-        } = InitializeParams::of(message.params);
+        } = InitializeParams::of(message.params());
         if let Some(front) = &mut self.front {
             front.capabilities = capabilities;
         }
@@ -318,7 +318,7 @@ impl Relay {
     /// Keeps the answer for later hosts.
     pub(super) fn keep_answer(&mut self, message: &Message<'_>) {
         self.handshake.answer = Some(Bytes::copy_from_slice(message.raw));
-        self.handshake.told = Told::of(message.text);
+        self.handshake.told = Told::of(message.result());
         self.era_has_version();
     }
 
@@ -379,12 +379,11 @@ impl Relay {
         }
         // With the number in place of the host's progress token, which might be the number of
         // something else.
-        let sent = edits.spliced(message);
+        let sent = Bytes::from(edits.spliced(message));
+        let copy = OnceCell::new();
+        let sent = Line::of(&sent, &copy).message();
         // What had to be made readable is not remembered.
-        let text = core::str::from_utf8(&sent).ok();
-        let params = text
-            .and_then(|text| Message::of(&sent, text))
-            .and_then(|sent| sent.params);
+        let params = sent.and_then(|sent| sent.params()).and_then(Readable::sent);
         let Some(params) = params.filter(|params| params.len() <= PARAMS_MAX) else {
             return;
         };
@@ -475,7 +474,7 @@ impl Relay {
             self.say(words);
         }
         self.lane
-            .push_back(own_messages::notification("notifications/initialized"));
+            .push_back(answers::notification("notifications/initialized"));
         self.announce_end();
         self.replay(now);
         if self
@@ -502,7 +501,7 @@ impl Relay {
         for (method, params) in requests {
             let number = self.calls.numbers.ours();
             self.lane
-                .push_back(own_messages::request(number, method, &params));
+                .push_back(answers::request(number, method, &params));
             self.open_ours(number, method, Purpose::Replay, now);
         }
     }
@@ -513,7 +512,7 @@ impl Relay {
             return;
         };
         if self.handshake.told.logs && self.front.as_ref().is_some_and(|front| front.ready) {
-            self.tell_front(own_messages::log(&format!(
+            self.tell_front(answers::log(&format!(
                 "the server has ended ({why}); this is a fresh one, which has nothing that it had in memory"
             )));
         }
@@ -523,7 +522,7 @@ impl Relay {
     pub(super) fn announce_lists(&mut self) {
         if self.front.as_ref().is_some_and(|front| front.ready) {
             for method in self.handshake.told.lists.clone() {
-                self.tell_front(own_messages::notification(method));
+                self.tell_front(answers::notification(method));
             }
         }
     }

@@ -10,13 +10,14 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::answers as own_messages;
+use mcp_sessiond_jsonrpc::message::{Kind, Line};
 
 use super::queue::{ToBackend, ToFront};
 use super::{Call, Effect, Purpose, Relay};
+use crate::Millis;
 use crate::entry::Entry;
-use crate::message::{Kind, Line};
 use crate::numbers::Open;
-use crate::{Millis, own_messages};
 
 /// A backend that has run for this long, in ms, did not fail at its start.
 const STABLE_MS: u64 = 10_000;

@@ -6,10 +6,12 @@
 //! and the host's own pings count. Only one that is known to answer is replaced. MCP 2026-07-28
 //! has no ping, and a backend that speaks it is never asked.
 
+use mcp_sessiond_jsonrpc::answers;
+
 use super::Relay;
 use super::life::Life;
+use crate::Millis;
 use crate::numbers::Numbers;
-use crate::{Millis, own_messages};
 
 /// What is known of how the running backend takes pings.
 #[derive(Default)]
@@ -119,7 +121,7 @@ impl Relay {
             at: now,
             heard: false,
         });
-        self.lane.push_back(own_messages::ping(number));
+        self.lane.push_back(answers::ping(number));
     }
 
     /// The backend has written something.

@@ -7,10 +7,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use mcp_sessiond_jsonrpc::message::Kind;
 use mcp_sessiond_proto::backends::ENDED_MAX;
 
 use super::{Effect, Relay};
-use crate::message::Kind;
 
 /// The request that a model makes. Others are the host's own, and nobody reads their errors.
 const CALL: &str = "tools/call";

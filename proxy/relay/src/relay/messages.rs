@@ -7,19 +7,20 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::Edits;
+use mcp_sessiond_jsonrpc::Unreadable;
+use mcp_sessiond_jsonrpc::answers;
+use mcp_sessiond_jsonrpc::id::number;
+use mcp_sessiond_jsonrpc::message::{Kind, LISTEN, Line, Message, Part};
 
 use super::era::PROBE;
 use super::life::Life;
 use super::queue::{Requires, ToBackend, ToFront};
 use super::{Ask, Call, Purpose, Relay, count};
-use crate::entry::{Edits, Entry, Verdict, translate};
-use crate::message::{Kind, LISTEN, Line, Message, Part, Unreadable};
+use crate::Millis;
+use crate::entry::{Entry, Verdict, translate};
 use crate::numbers::{AnswerInfo, Numbers, Open, display_method};
-use crate::oversized::{OVERSIZED_ANSWER, OVERSIZED_SERVER_ANSWER, PartialMessage};
-use crate::raw::number;
-use crate::unreadable::UNREADABLE_ANSWER;
 use crate::version::Capability;
-use crate::{Millis, own_messages};
 
 /// How long a call or an ask that was cancelled is remembered, in ms: the answer may come all the
 /// same.
@@ -106,7 +107,7 @@ impl Relay {
     ) -> Verdict<ToBackend> {
         if !message.has_clear_token() {
             self.counts.dropped += 1;
-            self.tell_front(own_messages::unclear_token(id));
+            self.tell_front(answers::unclear_token(id));
             return None;
         }
         if method == "initialize" {
@@ -120,11 +121,11 @@ impl Relay {
         }
         // A server that has ended is started again for whoever wants more of it.
         if method == "ping" && self.rests() {
-            self.tell_front(own_messages::empty_result(id));
+            self.tell_front(answers::empty_result(id));
             return None;
         }
         if let Some(why) = self.refusal(now) {
-            self.tell_front(own_messages::not_sent(id, &why));
+            self.tell_front(answers::not_sent(id, &why));
             return None;
         }
         if method == PROBE && !self.host_probes(message, id, now) {
@@ -232,6 +233,7 @@ impl Relay {
             id,
             request,
             answer,
+            ..
         } = unreadable;
         let connection = self.connections;
         let asked = id.as_deref().and_then(number).filter(|number| {
@@ -241,7 +243,7 @@ impl Relay {
                 .is_some_and(|ask| ask.kind.handed == Some(connection))
         });
         match asked {
-            Some(asked) if !request => self.fail_ask(asked, UNREADABLE_ANSWER),
+            Some(asked) if !request => self.fail_ask(asked, answers::UNREADABLE_ANSWER),
             _ if *answer && !request => {}
             _ => {
                 // A call that was made under this id has not failed.
@@ -249,7 +251,7 @@ impl Relay {
                     let mut calls = self.calls.open.values();
                     !calls.any(|call| call.asker == connection && *call.id == **id)
                 });
-                self.tell_front(own_messages::unreadable(id.unwrap_or("null")));
+                self.tell_front(answers::unreadable(id.unwrap_or("null")));
             }
         }
     }
@@ -258,11 +260,12 @@ impl Relay {
     /// bytes.
     pub fn oversized_from_front(&mut self, head: &[u8], tail: &[u8], now: Millis) {
         self.counts.dropped += 1;
-        let PartialMessage {
+        let Unreadable {
             id,
             request,
             answer,
-        } = PartialMessage::of(head, tail);
+            ..
+        } = Unreadable::of_ends(head, tail);
         if answer && !request {
             let connection = Some(self.connections);
             let asked = id.as_deref().and_then(number).filter(|number| {
@@ -272,11 +275,11 @@ impl Relay {
                     .is_some_and(|ask| ask.kind.handed == connection)
             });
             if let Some(asked) = asked {
-                self.fail_ask(asked, OVERSIZED_ANSWER);
+                self.fail_ask(asked, answers::OVERSIZED_ANSWER);
             }
             return;
         }
-        self.tell_front(own_messages::too_large(id.as_deref().unwrap_or("null")));
+        self.tell_front(answers::too_large(id.as_deref().unwrap_or("null")));
         self.wake(now);
     }
 }
@@ -433,7 +436,7 @@ impl Relay {
             method: call.method.clone(),
             came: now,
             took: now.saturating_sub(call.made),
-            bytes: message.text.len(),
+            bytes: message.raw.len(),
             failed,
         };
         if !self.is_current(call.asker) {
@@ -508,12 +511,13 @@ impl Relay {
             id: Some(id),
             request,
             answer,
+            ..
         } = unreadable
         else {
             return;
         };
         if *request && !answer {
-            self.lane.push_back(own_messages::unreadable(id));
+            self.lane.push_back(answers::unreadable(id));
         } else if number(id).is_some_and(|number| {
             self.calls
                 .open
@@ -521,10 +525,7 @@ impl Relay {
                 .is_some_and(|call| call.kind.sent)
         }) {
             // It is treated like an error that the backend itself has sent.
-            self.receive(
-                &own_messages::failed(id, "the server's answer can't be read as JSON"),
-                now,
-            );
+            self.receive(&answers::failed(id, answers::UNREADABLE_SERVER_ANSWER), now);
         }
     }
 
@@ -534,16 +535,16 @@ impl Relay {
         self.counts.dropped += 1;
         self.on_backend_output(now);
         self.say("a message of the server has more than 16 MiB and was not relayed");
-        let PartialMessage {
+        let Unreadable {
             id: Some(id),
             request,
             ..
-        } = PartialMessage::of(head, tail)
+        } = Unreadable::of_ends(head, tail)
         else {
             return;
         };
         if request {
-            self.lane.push_back(own_messages::too_large(&id));
+            self.lane.push_back(answers::too_large(&id));
             return;
         }
         if number(&id).is_some_and(|number| {
@@ -553,7 +554,7 @@ impl Relay {
                 .is_some_and(|call| call.kind.sent)
         }) {
             // It goes the way that an error of the backend's own would go.
-            self.receive(&own_messages::failed(&id, OVERSIZED_SERVER_ANSWER), now);
+            self.receive(&answers::failed(&id, answers::OVERSIZED_SERVER_ANSWER), now);
         }
     }
 }
@@ -569,7 +570,7 @@ impl Relay {
     ) -> Verdict<ToFront> {
         // While we initialise it, we are its client.
         if method == "ping" && self.handshake.revive {
-            self.lane.push_back(own_messages::empty_result(id));
+            self.lane.push_back(answers::empty_result(id));
             return None;
         }
         let number = self.asks.numbers.take(id);
@@ -675,10 +676,8 @@ impl Relay {
             if let ToFront::Ask(number, _) = part
                 && let Some(ask) = self.asks.open.remove(&number)
             {
-                self.to_backend.push(Entry::one(
-                    own_messages::not_able(&ask.id),
-                    ToBackend::Answer,
-                ));
+                self.to_backend
+                    .push(Entry::one(answers::not_able(&ask.id), ToBackend::Answer));
             }
         }
     }

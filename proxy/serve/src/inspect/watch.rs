@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_client::{Cursor, Event, Json, Replayed, Session, SessionError};
-use mcp_sessiond_relay::message::{Kind, Line};
+use mcp_sessiond_jsonrpc::message::{Kind, Line};
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;

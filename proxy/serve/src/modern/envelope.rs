@@ -7,12 +7,13 @@ use axum::http::{HeaderMap, HeaderName, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use mcp_sessiond_relay::message::{Kind, Line, Message, Part};
+use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
+use mcp_sessiond_jsonrpc::one_line;
+use mcp_sessiond_jsonrpc::readable::Readable;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::messages::{Id, one_line};
+use crate::messages::Id;
 use crate::refusal::Refusal;
 
 /// The version of MCP that is spoken here.
@@ -149,6 +150,10 @@ pub(super) fn read(headers: &HeaderMap, body: &Bytes) -> Result<Option<Posted>, 
         }
         Line::Blank | Line::One(_) => return Ok(None),
     };
+    // What had to be made readable is refused as in the era before.
+    let Some(whole) = message.whole().sent() else {
+        return Ok(None);
+    };
     match &message.kind {
         Kind::Answer { .. } if claims => {
             Err(Refusal::invalid(format!("a client of MCP {VERSION} sends no responses")).into())
@@ -159,7 +164,7 @@ pub(super) fn read(headers: &HeaderMap, body: &Bytes) -> Result<Option<Posted>, 
             // speaks.
             let is_older = method == "notifications/initialized";
             Ok(Some(Posted::Notification(
-                (!is_older).then(|| whole(message)),
+                (!is_older).then(|| one_line(whole).into()),
             )))
         }
         Kind::Notification { .. } => Ok(None),
@@ -168,7 +173,7 @@ pub(super) fn read(headers: &HeaderMap, body: &Bytes) -> Result<Option<Posted>, 
                 refusal,
                 id: Some((*id).into()),
             };
-            request(headers, message, id, method)
+            request(headers, message, whole, id, method)
                 .map_err(refused)
                 .map(|read| read.map(Posted::Request))
         }
@@ -178,6 +183,7 @@ pub(super) fn read(headers: &HeaderMap, body: &Bytes) -> Result<Option<Posted>, 
 fn request(
     headers: &HeaderMap,
     message: &Message<'_>,
+    whole: &str,
     id: &str,
     method: &str,
 ) -> Result<Option<Request>, Refusal> {
@@ -193,7 +199,10 @@ fn request(
             )),
         };
     };
-    let params: Params = message.params.and_then(object).unwrap_or_default();
+    let params: Params = message
+        .params()
+        .and_then(Readable::object)
+        .unwrap_or_default();
     let Value::String(version) = claimed else {
         return Err(invalid_params(
             "io.modelcontextprotocol/protocolVersion in `_meta` has to be a string",
@@ -246,32 +255,16 @@ fn request(
         arguments: params.arguments,
         wants_log: meta.level.is_some(),
         is_first_page: params.cursor.is_none(),
-        line: whole(message),
+        line: one_line(whole).into(),
     }))
 }
 
 /// The `_meta` of a message, as JSON and read, and the version that it names.
 fn claim<'a>(message: &Message<'a>) -> Option<(&'a str, Meta, Value)> {
-    #[derive(Deserialize)]
-    struct Params<'a> {
-        #[serde(borrow)]
-        _meta: &'a RawValue,
-    }
-    let text = object::<Params<'a>>(message.params?)?._meta.get();
-    let mut meta: Meta = object(text)?;
+    let text = message.params()?.member("_meta")?;
+    let mut meta: Meta = text.object()?;
     let version = meta.version.take()?;
-    Some((text, meta, version))
-}
-
-/// Reads a JSON object: serde would take an array for one.
-fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
-    text.trim_ascii_start()
-        .starts_with('{')
-        .then(|| serde_json::from_str(text).ok())?
-}
-
-fn whole(message: &Message<'_>) -> Bytes {
-    one_line(message.text).into()
+    Some((text.sent()?, meta, version))
 }
 
 fn agree(header: &str, said: Option<&str>, body: &str) -> Result<(), Refusal> {

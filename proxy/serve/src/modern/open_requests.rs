@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use mcp_sessiond_client::Json;
-use mcp_sessiond_relay::Edits;
-use mcp_sessiond_relay::message::{Kind, Line, Message, Part};
+use mcp_sessiond_jsonrpc::Edits;
+use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
 use tokio::sync::mpsc;
 
 use super::params::Tools;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use mcp_sessiond_client::Json;
-use mcp_sessiond_relay::message::LISTEN;
+use mcp_sessiond_jsonrpc::message::LISTEN;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;

@@ -1,7 +1,8 @@
 //! Messages that are too large: whoever waits is told.
 
+use mcp_sessiond_jsonrpc::{Oversized, answers};
+
 use super::*;
-use crate::{Oversized, own_messages};
 
 const LARGE: &str = "the server's answer has more than 16 MiB and can't be relayed";
 
@@ -108,7 +109,7 @@ fn an_answer_of_the_host_that_is_too_large_fails_the_ask() {
 fn without_a_relay_it_goes_the_same_ways() {
     let failed = |id: &str, whose: &str| {
         let why = format!("the {whose}'s answer has more than 16 MiB and can't be relayed");
-        Oversized::Failed(own_messages::failed(id, &why))
+        Oversized::Failed(answers::failed(id, &why))
     };
     let refused = |id: &str| Oversized::Refused(refused(id).into());
     for (line, host, server) in [

@@ -121,7 +121,7 @@ fn hosts_of_a_server_that_is_stopped_before_it_has_answered_come_again_and_none_
     multiplexer.arrive(1, initialize("2025-06-18", &json!({})), false);
     multiplexer.arrive(2, initialize("2025-06-18", &json!({})), true);
     let id = to_server(&multiplexer.effects()[0])["id"].clone();
-    let stopped = crate::own_messages::unknown(&id.to_string(), "the server was stopped");
+    let stopped = mcp_sessiond_jsonrpc::answers::unknown(&id.to_string(), "the server was stopped");
     multiplexer.from_server(&stopped, 0);
     assert_eq!(multiplexer.effects(), [Effect::End]);
     assert!(!multiplexer.is_shared_by(1) && !multiplexer.is_shared_by(2));

@@ -1,5 +1,5 @@
-//! What the relay reads of a line: what kind of message it is, and where its ids stand. Everything
-//! else stays unread.
+//! What is read of a line: what kind of message it is, and where its ids stand. Everything else
+//! stays unread.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -8,12 +8,14 @@ use core::cell::OnceCell;
 use core::ops::Range;
 
 use bytes::Bytes;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::raw::{is_id, string};
-use crate::unreadable;
-pub use crate::unreadable::{NotJson, Unreadable};
+use crate::id::is_id;
+use crate::members::{self, Envelope, Member, Params, offset, string};
+use crate::readable::Readable;
+use crate::repair::{self, NotJson};
+use crate::unreadable::{self, Unreadable};
 
 /// A line, as far as it was read.
 pub enum Line<'a> {
@@ -39,15 +41,16 @@ pub enum Part<'a> {
 /// One message of JSON-RPC.
 pub struct Message<'a> {
     /// Its text. Where the line had to be made readable, that is the copy's.
-    pub text: &'a str,
+    pub(crate) text: &'a str,
     /// The bytes that were sent, with every place where it is in the text.
     pub raw: &'a [u8],
     /// What it is.
     pub kind: Kind<'a>,
-    /// Its parameters' text.
-    pub params: Option<&'a str>,
-    /// Their `_meta`, once it was read: the rest of a large message is read for it, too.
-    meta: OnceCell<Result<Option<Meta<'a>>, Unclear>>,
+    pub(crate) params: Option<&'a str>,
+    pub(crate) result: Option<&'a str>,
+    pub(crate) error: Option<&'a str>,
+    within: Params<'a>,
+    meta: Meta<'a>,
 }
 
 /// The kinds of messages. An id is its raw text.
@@ -73,25 +76,6 @@ pub enum Kind<'a> {
     },
 }
 
-#[derive(Deserialize)]
-struct Envelope<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    method: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    result: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    error: Option<&'a RawValue>,
-}
-
-/// Tells a value that is null from one that is absent.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
-}
-
 impl<'a> Line<'a> {
     /// Reads a line. Peers accept bytes that are not UTF-8, and numbers that are not JSON:
     /// where a line can't be read as it stands, that is done with a `copy` in which nothing
@@ -101,7 +85,7 @@ impl<'a> Line<'a> {
         if let Some(read) = plain.and_then(|text| Self::read(line, text)) {
             return read;
         }
-        let Some(text) = unreadable::readable(line).map(|text| &**copy.get_or_init(|| text)) else {
+        let Some(text) = repair::readable(line).map(|text| &**copy.get_or_init(|| text)) else {
             return Self::unread(line, plain.unwrap_or_default());
         };
         Self::read(line, text).unwrap_or_else(|| Self::unread(line, text))
@@ -155,22 +139,31 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// What shows an id and can't be read.
-    pub(super) fn unreadable(&self) -> impl Iterator<Item = &Unreadable> {
+    /// The line itself, or each element of a batch, and where it stands.
+    pub fn parts(&self) -> impl Iterator<Item = (Option<Range<usize>>, &Part<'a>)> {
         let (one, batch) = match self {
             Self::Blank => (None, None),
-            Self::One(part) => (Some(part), None),
+            Self::One(part) => (Some((None, part)), None),
             Self::Batch(parts) => (None, Some(parts)),
         };
-        let parts = one
-            .into_iter()
-            .chain(batch.into_iter().flatten().map(|(_, part)| part));
-        parts.filter_map(|part| {
-            if let Part::Unreadable(unreadable) = part {
-                Some(unreadable)
-            } else {
-                None
-            }
+        let batch = batch.into_iter().flatten();
+        one.into_iter()
+            .chain(batch.map(|(span, part)| (Some(span.clone()), part)))
+    }
+
+    /// The messages in it.
+    pub fn messages(&self) -> impl Iterator<Item = &Message<'a>> {
+        self.parts().filter_map(|(_, part)| match part {
+            Part::Message(message) => Some(message),
+            Part::Unreadable(_) | Part::Other => None,
+        })
+    }
+
+    /// What shows an id and can't be read.
+    pub fn unreadable(&self) -> impl Iterator<Item = &Unreadable> {
+        self.parts().filter_map(|(_, part)| match part {
+            Part::Unreadable(unreadable) => Some(unreadable),
+            Part::Message(_) | Part::Other => None,
         })
     }
 }
@@ -184,24 +177,26 @@ impl Part<'_> {
 impl<'a> Message<'a> {
     /// Reads one message, of which `text` is what can be read of `raw`; none where that is
     /// not JSON-RPC, or has a member twice.
-    pub(super) fn of(raw: &'a [u8], text: &'a str) -> Option<Self> {
-        let read: Envelope<'a> = object(text)?;
-        let id = read.id.map(RawValue::get);
-        if id.is_some_and(|id| raw[span(text, id)] != *id.as_bytes()) {
-            return None;
+    pub(crate) fn of(raw: &'a [u8], text: &'a str) -> Option<Self> {
+        let read = Envelope::of(text)?;
+        let id = read.id.once();
+        let whole = Readable::new(text, raw);
+        if let Some(id) = id {
+            whole.part(id).sent()?;
         }
-        let kind = match (id, read.method) {
+        let (result, error) = (read.result.once(), read.error.once());
+        let kind = match (id, read.method.once()) {
             (id, Some(method)) => {
-                let method = string(method.get())?;
+                let method = string(method)?;
                 match id {
                     Some(id) if is_id(id) => Kind::Request { id, method },
                     Some(_) => return None,
                     None => Kind::Notification { method },
                 }
             }
-            (Some(id), None) if read.result.is_some() || read.error.is_some() => Kind::Answer {
+            (Some(id), None) if result.is_some() || error.is_some() => Kind::Answer {
                 id,
-                failed: read.result.is_none(),
+                failed: result.is_none(),
             },
             _ => return None,
         };
@@ -209,165 +204,140 @@ impl<'a> Message<'a> {
             text,
             raw,
             kind,
-            params: read.params.map(RawValue::get),
-            meta: OnceCell::new(),
+            params: read.params.once(),
+            result,
+            error,
+            within: read.within,
+            meta: Meta::of(read.within.meta),
         })
+    }
+
+    /// The whole message.
+    pub fn whole(&self) -> Readable<'a> {
+        Readable::new(self.text, self.raw)
+    }
+
+    /// Its parameters.
+    pub fn params(&self) -> Option<Readable<'a>> {
+        self.params.map(|params| self.whole().part(params))
+    }
+
+    /// The result, if it is an answer that has one.
+    pub fn result(&self) -> Option<Readable<'a>> {
+        self.result.map(|result| self.whole().part(result))
+    }
+
+    /// The error, if it is an answer that has one.
+    pub fn error(&self) -> Option<Readable<'a>> {
+        self.error.map(|error| self.whole().part(error))
+    }
+
+    /// The code of the error. None where it is a result, or an error without a code.
+    pub fn error_code(&self) -> Option<i64> {
+        #[derive(Deserialize)]
+        struct Error {
+            code: i64,
+        }
+        self.error()?.object().map(|Error { code }| code)
     }
 
     /// The first value of what was sent that JSON does not have. None: it is JSON, but for bytes
     /// that are not UTF-8.
     pub fn not_json(&self) -> Option<NotJson> {
-        unreadable::not_json(self.raw, self.text)
+        repair::not_json(self.raw, self.text)
     }
 
     /// A part of this message, if it is what was sent.
-    fn sent(&self, part: &'a RawValue) -> Option<&'a str> {
-        let part = part.get();
-        (self.raw[self.span(part)] == *part.as_bytes()).then_some(part)
-    }
-
-    /// Where a part of this message stands in its text.
-    pub fn span(&self, part: &str) -> Range<usize> {
-        span(self.text, part)
+    fn sent(&self, part: &'a str) -> Option<&'a str> {
+        self.whole().part(part).sent()
     }
 
     /// The raw text of `params._meta.progressToken`.
     pub fn asked_progress(&self) -> Option<&'a str> {
-        self.sent(self.meta()?.token?)
+        self.sent(self.meta.token()?)
     }
 
     /// Whether it is clear which progress token is meant, if any is. Where `_meta` or the token is
     /// said twice, readers differ: what is passed on as it stands might name the token of another
     /// request.
     pub fn has_clear_token(&self) -> bool {
-        self.read_meta().is_ok()
+        !self.within.meta.is_twice() && self.meta.is_clear()
     }
 
     /// The raw text of the id of the `subscriptions/listen` that this notification belongs to (MCP
     /// 2026-07-28).
     pub fn subscription(&self) -> Option<&'a str> {
-        self.sent(self.meta()?.subscription?)
+        self.sent(self.meta.subscription()?)
     }
 
     /// The raw text of the id of the `subscriptions/listen` that this answers, as its result
     /// repeats it (MCP 2026-07-28).
     pub fn answered_subscription(&self) -> Option<&'a str> {
-        #[derive(Deserialize)]
-        struct Answer<'a> {
-            #[serde(borrow)]
-            result: &'a RawValue,
-        }
-        #[derive(Deserialize)]
-        struct Result<'a> {
-            #[serde(borrow)]
-            _meta: &'a RawValue,
-        }
-        let answer: Answer<'a> = object(self.text)?;
-        let meta: Meta<'a> = object(object::<Result<'a>>(answer.result.get())?._meta.get())?;
-        self.sent(meta.subscription?)
-    }
-
-    fn meta(&self) -> Option<Meta<'a>> {
-        self.read_meta().ok()?
-    }
-
-    fn read_meta(&self) -> Result<Option<Meta<'a>>, Unclear> {
-        *self.meta.get_or_init(|| Self::meta_of(self.params))
-    }
-
-    fn meta_of(params: Option<&'a str>) -> Result<Option<Meta<'a>>, Unclear> {
-        #[derive(Deserialize)]
-        struct Params<'a> {
-            #[serde(borrow, default)]
-            _meta: Option<&'a RawValue>,
-        }
-        let is_object = |text: &&str| text.trim_ascii_start().starts_with('{');
-        let Some(params) = params.filter(is_object) else {
-            return Ok(None);
-        };
-        let params = object::<Params<'a>>(params).ok_or(Unclear)?;
-        let Some(meta) = params._meta.map(RawValue::get).filter(is_object) else {
-            return Ok(None);
-        };
-        object(meta).map(Some).ok_or(Unclear)
+        let mut meta = Member::Absent;
+        members::each(self.result?, |name, value| {
+            if name == "_meta" {
+                meta.put(value);
+            }
+        })?;
+        self.sent(Meta::of(meta).subscription()?)
     }
 
     /// The raw text of `params.progressToken`, in `notifications/progress`.
     pub fn progress(&self) -> Option<&'a str> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Params<'a> {
-            #[serde(borrow)]
-            progress_token: &'a RawValue,
-        }
-        self.sent(object::<Params<'a>>(self.params?)?.progress_token)
+        self.sent(self.within.progress_token.once()?)
     }
 
     /// The raw text of `params.requestId`, in `notifications/cancelled`.
     pub fn cancelled(&self) -> Option<&'a str> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Params<'a> {
-            #[serde(borrow)]
-            request_id: &'a RawValue,
-        }
-        self.sent(object::<Params<'a>>(self.params?)?.request_id)
-    }
-
-    /// The code of the error that this answer is, and the text of the error object. None where it is
-    /// a result, or an error without a code.
-    pub fn error(&self) -> Option<(i64, &'a str)> {
-        #[derive(Deserialize)]
-        struct Answer<'a> {
-            #[serde(borrow)]
-            error: &'a RawValue,
-        }
-        #[derive(Deserialize)]
-        struct Error {
-            code: i64,
-        }
-        let error = object::<Answer<'a>>(self.text)?.error.get();
-        Some((object::<Error>(error)?.code, error))
+        self.sent(self.within.request_id.once()?)
     }
 
     /// The resource that this request names.
     pub fn uri(&self) -> Option<String> {
-        #[derive(Deserialize)]
-        struct Params {
-            uri: String,
-        }
-        object::<Params>(self.params?).map(|params| params.uri)
+        self.params()?.member("uri")?.read()
     }
 }
 
 /// The method that opens a subscription (MCP 2026-07-28, Subscriptions).
 pub const LISTEN: &str = "subscriptions/listen";
 
-/// A member is there twice.
-#[derive(Clone, Copy)]
-struct Unclear;
-
-#[derive(Clone, Copy, Deserialize)]
+/// What is read of `_meta`.
+#[derive(Clone, Copy, Default)]
 struct Meta<'a> {
-    #[serde(borrow, default, rename = "progressToken")]
-    token: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "io.modelcontextprotocol/subscriptionId")]
-    subscription: Option<&'a RawValue>,
+    token: Member<'a>,
+    subscription: Member<'a>,
 }
 
-/// Reads a JSON object; serde would take an array as well, and its elements for the values of the
-/// keys.
-fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
-    let is_object = text.trim_ascii_start().starts_with('{');
-    if is_object {
-        serde_json::from_str(text).ok()
-    } else {
-        None
+impl<'a> Meta<'a> {
+    /// Of the member `_meta`, if it is there once and an object.
+    fn of(meta: Member<'a>) -> Self {
+        let mut read = Self::default();
+        let Some(meta) = meta.once() else { return read };
+        let _ = members::each(meta, |name, value| match name {
+            "progressToken" => read.token.put(value),
+            "io.modelcontextprotocol/subscriptionId" => read.subscription.put(value),
+            _ => {}
+        });
+        read
+    }
+
+    fn is_clear(self) -> bool {
+        !self.token.is_twice() && !self.subscription.is_twice()
+    }
+
+    fn token(self) -> Option<&'a str> {
+        let token = self.token.once().filter(|_| self.is_clear());
+        token.filter(|token| *token != "null")
+    }
+
+    fn subscription(self) -> Option<&'a str> {
+        let id = self.subscription.once().filter(|_| self.is_clear());
+        id.filter(|id| *id != "null")
     }
 }
 
 /// Where a part stands in the text that it was borrowed from.
 fn span(whole: &str, part: &str) -> Range<usize> {
-    let start = part.as_ptr().addr() - whole.as_ptr().addr();
+    let start = offset(whole, part);
     start..start + part.len()
 }

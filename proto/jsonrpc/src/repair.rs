@@ -1,91 +1,24 @@
-//! Lines that can't be read as they stand. Some can be made readable; others show which request
-//! may wait for them.
+//! Lines that can't be read as they stand, though some peers write them: a copy is made that can.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::ops::Range;
-
-use bytes::Bytes;
-use serde_json::value::RawValue;
-
-use crate::oversized::PartialMessage;
-use crate::own_messages;
-use crate::raw::is_id;
 
 /// What stands for a byte that is not UTF-8. It may stand in a JSON string, and nowhere else in
 /// JSON.
 const NO_UTF8: u8 = 0x7F;
-/// The error that a server gets in place of the host's answer.
-pub(super) const UNREADABLE_ANSWER: &str = "the host's answer can't be read as JSON";
 /// The numbers that JSON does not have.
 const NUMBERS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
-/// How much of the end of a line is looked at for an id.
-const TAIL: usize = 4 * 1024;
 
-/// What can be seen of a message that can't be read.
-#[derive(Default)]
-pub struct Unreadable {
-    /// The raw text of its id, where that is one.
-    pub(super) id: Option<String>,
-    pub(super) request: bool,
-    pub(super) answer: bool,
-}
-
-impl Unreadable {
-    /// Looks at what can't be read as JSON-RPC; none if there is no id in it.
-    pub(super) fn of(text: &str) -> Option<Self> {
-        let tail = text.len().saturating_sub(TAIL);
-        let PartialMessage {
-            id,
-            request,
-            answer,
-        } = PartialMessage::of(text.as_bytes(), &text.as_bytes()[tail..]);
-        let id = match id {
-            // This is how notifications were written before JSON-RPC 2.0.
-            Some(id) if id == "null" => return None,
-            Some(id) => Some(id).filter(|id| is_id(id) && !id.bytes().any(|byte| byte == NO_UTF8)),
-            None if shows_id(text) && serde_json::from_str::<&RawValue>(text).is_err() => None,
-            None if text.trim_ascii_start().starts_with('[') && shows_id(text) => None,
-            None => return None,
-        };
-        Some(Self {
-            id,
-            request,
-            answer,
-        })
-    }
-
-    /// The raw text of the id, unless this has what a request has: then it is about a request that
-    /// was made under this id.
-    pub fn asked(&self) -> Option<&str> {
-        self.id.as_deref().filter(|_| !self.request)
-    }
-
-    /// Whether it has what an answer has, and nothing of a request.
-    pub fn is_answer(&self) -> bool {
-        self.answer && !self.request
-    }
-}
-
-/// What the server gets in the place of an answer of the host that can't be read, under the id of
-/// its request.
-pub fn unreadable_answer(id: &str) -> Bytes {
-    own_messages::failed(id, UNREADABLE_ANSWER)
-}
-
-/// Whether there is a key `id` anywhere.
-fn shows_id(text: &str) -> bool {
-    let mut keys = text
-        .match_indices(r#""id""#)
-        .map(|(at, key)| &text[at + key.len()..]);
-    keys.any(|rest| rest.trim_ascii_start().starts_with(':'))
+/// Whether a part of a copy stands for something that is not text.
+pub(crate) fn is_odd(part: &str) -> bool {
+    part.bytes().any(|byte| byte == NO_UTF8)
 }
 
 /// A copy of a line in which nothing moves, with something readable for a byte order mark, for
 /// every byte that is not UTF-8, and for the numbers that JSON does not have, though Python writes
 /// them. None where there is no such thing.
-pub(super) fn readable(line: &[u8]) -> Option<String> {
+pub(crate) fn readable(line: &[u8]) -> Option<String> {
     let mut copy = Vec::with_capacity(line.len());
     for chunk in line.utf8_chunks() {
         copy.extend_from_slice(chunk.valid().as_bytes());
@@ -132,7 +65,7 @@ pub struct NotJson {
 }
 
 /// The first such value of a message. `raw` is what was sent, `text` its readable copy.
-pub(super) fn not_json(raw: &[u8], text: &str) -> Option<NotJson> {
+pub(crate) fn not_json(raw: &[u8], text: &str) -> Option<NotJson> {
     let text = text.as_bytes();
     let changed = raw.iter().zip(text).enumerate();
     let mut changed = changed.filter(|(_, (sent, read))| sent != read);
@@ -197,49 +130,6 @@ fn place(before: &[u8]) -> String {
         }
     }
     place
-}
-
-/// Where the elements of a batch stand, going by brackets and quotation marks alone; none where it
-/// is no batch.
-pub(super) fn elements(text: &str) -> Option<Vec<Range<usize>>> {
-    let end = text.trim_ascii_end().len();
-    let mut found = Vec::new();
-    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
-    let mut start = 0;
-    for (at, byte) in text.bytes().enumerate().take(end) {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
-            b'"' if depth > 0 => quoted = !quoted,
-            _ if quoted => {}
-            b'[' if depth == 0 => (depth, start) = (1, at + 1),
-            _ if depth == 0 && !byte.is_ascii_whitespace() => return None,
-            b'[' | b'{' => depth += 1,
-            b',' if depth == 1 => {
-                found.push(start..at);
-                start = at + 1;
-            }
-            b']' | b'}' => {
-                depth -= 1;
-                if depth == 0 {
-                    if found.is_empty() && text[start..at].trim_ascii().is_empty() {
-                        return None;
-                    }
-                    found.push(start..at);
-                    return (at + 1 == end)
-                        .then(|| found.iter().map(|span| trimmed(text, span)).collect());
-                }
-            }
-            _ => {}
-        }
-    }
-    None
-}
-
-fn trimmed(text: &str, span: &Range<usize>) -> Range<usize> {
-    let part = &text[span.clone()];
-    let start = span.end - part.trim_ascii_start().len();
-    start..start + part.trim_ascii().len()
 }
 
 #[cfg(test)]

@@ -1,0 +1,64 @@
+//! Splices: what is passed on is what was sent, but for ids and tokens.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::members::offset;
+use crate::message::Message;
+use crate::readable::Readable;
+
+/// The places of a message that get another text, in the order in which they stand.
+#[derive(Debug, Default)]
+pub struct Edits(Vec<(Range<usize>, Box<str>)>);
+
+impl Edits {
+    /// Puts `text` in the place of `part`, which was borrowed from the message. Parts don't overlap.
+    pub fn replace(&mut self, message: &Message<'_>, part: &str, text: impl Into<Box<str>>) {
+        let text = text.into();
+        if *part != *text {
+            let start = offset(message.text, part);
+            self.0.push((start..start.saturating_add(part.len()), text));
+            self.0.sort_by_key(|(span, _)| span.start);
+        }
+    }
+
+    /// The same of a part that may not be what was sent.
+    pub fn overwrite(
+        &mut self,
+        message: &Message<'_>,
+        part: Readable<'_>,
+        text: impl Into<Box<str>>,
+    ) {
+        self.replace(message, part.text(), text);
+    }
+
+    /// Whether nothing is replaced.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Writes the message with its edits.
+    pub fn write(&self, message: &Message<'_>, out: &mut Vec<u8>) {
+        let mut from = 0;
+        for (span, new) in &self.0 {
+            out.extend_from_slice(message.raw.get(from..span.start).unwrap_or_default());
+            out.extend_from_slice(new.as_bytes());
+            from = span.end;
+        }
+        out.extend_from_slice(message.raw.get(from..).unwrap_or_default());
+    }
+
+    /// The message with its edits.
+    pub fn spliced(&self, message: &Message<'_>) -> Vec<u8> {
+        let mut out = Vec::with_capacity(message.raw.len() + 24 * self.0.len());
+        self.write(message, &mut out);
+        out
+    }
+}
+
+/// The same JSON without line ends, which it has between its tokens only.
+pub fn one_line(text: &str) -> String {
+    text.trim().replace(['\n', '\r'], " ")
+}
