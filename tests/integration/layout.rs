@@ -30,7 +30,7 @@ const PACKAGES: [(&str, &[&str]); 14] = [
     ("daemon/registry", &["identity", "proto"]),
     ("daemon", &["process", "proto", "registry"]),
     ("proxy/relay", &["jsonrpc", "proto"]),
-    ("proxy/bundle", &[]),
+    ("proxy/bundle", &["jsonrpc"]),
     (
         "proxy",
         &["bundle", "client", "jsonrpc", "process", "proto", "relay"],

@@ -14,6 +14,7 @@
 //! - [`unreadable`]: what can be seen of what can't be read. [`oversized`]: what is larger than 16
 //!   MiB.
 //! - [`id`]: ids as they were written.
+//! - [`owned`]: a message that outlives its line; [`object`] and [`error`]: what it carries.
 //!
 //! What is written:
 //!
@@ -37,10 +38,13 @@ extern crate alloc;
 pub mod answers;
 pub mod code;
 pub mod edits;
+pub mod error;
 pub mod id;
 mod members;
 pub mod message;
+pub mod object;
 pub mod oversized;
+pub mod owned;
 pub mod readable;
 mod repair;
 pub mod unreadable;

@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 use core::ops::Range;
 
-use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -80,7 +79,7 @@ impl<'a> Line<'a> {
     /// Reads a line. Peers accept bytes that are not UTF-8, and numbers that are not JSON:
     /// where a line can't be read as it stands, that is done with a `copy` in which nothing
     /// moves.
-    pub fn of(line: &'a Bytes, copy: &'a OnceCell<String>) -> Self {
+    pub fn of(line: &'a [u8], copy: &'a OnceCell<String>) -> Self {
         let plain = core::str::from_utf8(line).ok();
         if let Some(read) = plain.and_then(|text| Self::read(line, text)) {
             return read;

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use mcp_sessiond_jsonrpc::error::RpcError;
+use mcp_sessiond_jsonrpc::object::Object;
+use mcp_sessiond_jsonrpc::owned::Message;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, watch};
 
 use crate::call::{Item, List};
 use crate::connection::Connection;
-use crate::message::{Message, RpcError};
-use crate::object::Object;
 use crate::pace::Pace;
 use crate::pipe::{End, Source};
 use crate::status::{BackendState, Failure, FailureCode};
@@ -262,7 +263,7 @@ impl LiveBackend {
                     Object::read(&page).ok_or_else(|| wrong("the answer is not an object"))?
                 }
                 // Many servers with resources have no templates, and answer so.
-                Err(error) if error.code == crate::message::code::NO_METHOD => return Ok(()),
+                Err(error) if error.code == mcp_sessiond_jsonrpc::code::NO_METHOD => return Ok(()),
                 Err(error) => return Err(wrong(&error.message)),
             };
             let page_items = page

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use futures::future::{BoxFuture, join_all};
+use mcp_sessiond_jsonrpc::owned::{Id, Message};
 use tokio::sync::{OnceCell, Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -14,7 +15,6 @@ use crate::call::{Call, Item, List, Target};
 use crate::connection::Answer;
 use crate::core::{CallGuard, Core};
 use crate::life;
-use crate::message::{Id, Message};
 use crate::names::{Names, Namespace, Origin};
 use crate::pipe::{BundleStore, Host, Source};
 use crate::status::{BackendState, Failure, FailureCode, Status};

@@ -4,14 +4,16 @@ use std::fmt;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use mcp_sessiond_jsonrpc::code;
+use mcp_sessiond_jsonrpc::error::RpcError;
+use mcp_sessiond_jsonrpc::object::Object;
+use mcp_sessiond_jsonrpc::owned::{Id, Message};
 use serde_json::value::RawValue;
 
 use crate::backend::VERSIONS;
 use crate::call::{Call, Item, List, Target};
 use crate::connection::Answer;
-use crate::message::{Id, Message, RpcError, code};
 use crate::names::{Namespace, Origin, Style};
-use crate::object::Object;
 use crate::status::{Failure, Status};
 
 /// Why a call was not made, or has no answer.

@@ -1,10 +1,12 @@
 //! What a host can ask of a bundle, other than lists.
 
+use mcp_sessiond_jsonrpc::code;
+use mcp_sessiond_jsonrpc::error::RpcError;
+use mcp_sessiond_jsonrpc::object::Object;
+use mcp_sessiond_jsonrpc::owned::Id;
 use serde_json::value::RawValue;
 
-use crate::message::{Id, RpcError, code};
 use crate::names::{Namespace, Origin};
-use crate::object::Object;
 
 /// What there are lists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

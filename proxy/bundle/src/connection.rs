@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::code;
+use mcp_sessiond_jsonrpc::error::RpcError;
+use mcp_sessiond_jsonrpc::object::Object;
+use mcp_sessiond_jsonrpc::owned::{Id, Message, Outcome};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
-use crate::message::{Id, Message, Outcome, RpcError, code};
-use crate::object::Object;
 use crate::pipe::{Receipt, TrackedLine};
 
 /// Ids of our own requests begin with this, so that an answer which comes late is not taken for one

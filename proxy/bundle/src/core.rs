@@ -5,15 +5,17 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use mcp_sessiond_jsonrpc::code;
+use mcp_sessiond_jsonrpc::error::RpcError;
+use mcp_sessiond_jsonrpc::object::Object;
+use mcp_sessiond_jsonrpc::owned::{Id, Message};
 use tokio::sync::{OnceCell, Semaphore, watch};
 
 use crate::backend::{Backend, LiveBackend, lock};
 use crate::bundle::{Error, Handshake, Settings};
 use crate::call::{Call, Item, List, Target, matches};
 use crate::connection::{Answer, NoAnswer};
-use crate::message::{Id, Message, RpcError, code};
 use crate::names::{Names, Namespace, Origin};
-use crate::object::Object;
 use crate::pipe::{BundleStore, Host, Receipt, Told};
 use crate::status::{Failure, FailureCode, Status};
 

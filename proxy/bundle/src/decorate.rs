@@ -6,12 +6,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use mcp_sessiond_jsonrpc::owned::{Id, Message};
 use serde::{Deserialize, Serialize};
 
 use crate::bundle::{Bundle, Error};
 use crate::call::{Call, Item, List, Target};
 use crate::connection::Answer;
-use crate::message::{Id, Message};
 use crate::names::{Namespace, Origin, is_fine_for_models};
 use crate::status::Status;
 

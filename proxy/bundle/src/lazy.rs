@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use mcp_sessiond_jsonrpc::owned::{Id, Message, Outcome};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -23,7 +24,6 @@ use tokio::time::timeout;
 
 use crate::backend::lock;
 use crate::bundle::Handshake;
-use crate::message::{Id, Message, Outcome};
 use crate::pipe::{End, Pipe, Source, TrackedLine, WAITING};
 use crate::status::{Failure, FailureCode};
 pub use known::{KNOWN_MAX, Known, initialize_key};

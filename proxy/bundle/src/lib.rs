@@ -25,15 +25,13 @@
 //! - [`lazy`]: [`Lazy`], a backend that is started at its first call, and answered for from memory
 //!   until then. [`lazy::known`]: what is stored; [`lazy::state`]: what is answered from it.
 //!
-//! JSON-RPC, where what others have written is passed on as it was written:
-//!
-//! - [`message`], [`id`], [`object`]; [`unreadable`]: what is not a message.
+//! Messages are [`mcp_sessiond_jsonrpc::owned`], which keeps what others have written as it was written.
 //!
 //! # Invariants
 //!
 //! - **No I/O:** nothing in here knows a socket, a file, a process or the daemon. A backend is two
-//!   channels; time is tokio's. `tests/integration/layout.rs` lists what this crate may use: none
-//!   of ours.
+//!   channels; time is tokio's. `tests/integration/layout.rs` lists what this crate may use: of
+//!   ours, JSON-RPC alone.
 //! - **Ids are derived and never counted.** A host's request has the same id at its backend; a
 //!   backend's request has `backend:id` at the host. So a process that comes after this one knows
 //!   which backend an answer is for.
@@ -48,12 +46,9 @@ pub mod call;
 mod connection;
 mod core;
 pub mod decorate;
-mod id;
 pub mod lazy;
 mod life;
-pub mod message;
 pub mod names;
-pub mod object;
 mod pace;
 mod pipe;
 mod refresh;
@@ -62,7 +57,6 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod told;
-mod unreadable;
 
 pub use backends::Backends;
 pub use bundle::{Bundle, Error, Handshake, Settings};
@@ -70,9 +64,9 @@ pub use call::{Call, Item, List, Target};
 pub use connection::Answer;
 pub use decorate::{Decorations, decorate};
 pub use lazy::{Known, KnownStore, Lazy, Unused};
-pub use message::{Id, Message, RpcError};
+pub use mcp_sessiond_jsonrpc::error::RpcError;
+pub use mcp_sessiond_jsonrpc::owned::{Id, Message};
 pub use names::{Names, Style};
 pub use pipe::{BundleStore, End, Host, Pipe, Receipt, Source, Told, TrackedLine, WAITING};
 pub use server::BundleServer;
 pub use status::{BackendState, BundleState, Failure, FailureCode, Status};
-pub use unreadable::Unreadable;

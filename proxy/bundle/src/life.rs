@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_sessiond_jsonrpc::object::Object;
+use mcp_sessiond_jsonrpc::owned::{Id, Message};
 use serde_json::value::RawValue;
 
 use crate::backend::{Backend, LiveBackend, exited_early, lock};
 use crate::call::List;
 use crate::connection::Connection;
 use crate::core::Core;
-use crate::message::{Id, Message};
-use crate::object::Object;
 use crate::pipe::{Pipe, Receipt};
 use crate::refresh::{refresh, spawn_retry};
 use crate::status::{BackendState, Failure, FailureCode};

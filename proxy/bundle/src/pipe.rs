@@ -6,10 +6,10 @@ use std::fmt;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use mcp_sessiond_jsonrpc::object::Object;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use crate::object::Object;
 use crate::status::Failure;
 
 /// Messages that may wait in a channel. A full one keeps its sender waiting, and nothing is

@@ -4,6 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use futures::future::BoxFuture;
+use mcp_sessiond_jsonrpc::code;
+use mcp_sessiond_jsonrpc::error::RpcError;
+use mcp_sessiond_jsonrpc::object::{Object, raw};
+use mcp_sessiond_jsonrpc::owned::{Id, Message, Outcome, Unreadable};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -12,10 +16,7 @@ use crate::backend::{VERSIONS, lock};
 use crate::bundle::{Bundle, Error, Handshake};
 use crate::call::{Call, List};
 use crate::connection::Answer;
-use crate::message::{Id, Message, Outcome, RpcError, code};
-use crate::object::{Object, raw};
 use crate::pipe::{Host, Receipt, TrackedLine};
-use crate::unreadable::Unreadable;
 
 /// Messages of backends that wait until the host was answered its `initialize`. Later ones keep
 /// their backend waiting.

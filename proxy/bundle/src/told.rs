@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use futures::future::{OptionFuture, join_all};
+use mcp_sessiond_jsonrpc::object::{Object, raw};
 use tokio::time::timeout;
 
 use crate::backend::{Backend, LiveBackend, lock};
@@ -11,7 +12,6 @@ use crate::bundle::Error;
 use crate::call::{Call, Target};
 use crate::connection::Answer;
 use crate::core::Core;
-use crate::object::{Object, raw};
 use crate::pipe::{Receipt, Told};
 
 impl Core {

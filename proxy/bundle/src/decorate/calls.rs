@@ -4,6 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
+use mcp_sessiond_jsonrpc::code;
+use mcp_sessiond_jsonrpc::error::RpcError;
+use mcp_sessiond_jsonrpc::object::Object;
+use mcp_sessiond_jsonrpc::owned::{Id, Message};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::backend::lock;
@@ -11,8 +15,6 @@ use crate::bundle::{Bundle, Error};
 use crate::call::Call;
 use crate::connection::Answer;
 use crate::decorate::{Calls, Decorator, concerns, setting_name};
-use crate::message::{Id, Message, RpcError, code};
-use crate::object::Object;
 
 /// Calls that wait. Each holds its arguments; a host that has so many open does not look at their
 /// answers.

@@ -3,11 +3,11 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use futures::future::BoxFuture;
+use mcp_sessiond_jsonrpc::owned::{Id, Message};
 
 use crate::bundle::{Bundle, Error};
 use crate::call::{Call, Item, List, Target};
 use crate::connection::Answer;
-use crate::message::{Id, Message};
 use crate::names::{Namespace, Origin};
 use crate::status::Status;
 

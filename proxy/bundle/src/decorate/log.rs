@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use mcp_sessiond_jsonrpc::object::Object;
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -12,7 +13,6 @@ use crate::bundle::{Bundle, Error};
 use crate::call::{Call, Target};
 use crate::connection::Answer;
 use crate::decorate::Decorator;
-use crate::object::Object;
 
 /// Characters of a name that are noted. A name that is not listed can be anything that the host
 /// has sent.

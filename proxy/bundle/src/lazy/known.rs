@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use mcp_sessiond_jsonrpc::code;
+use mcp_sessiond_jsonrpc::error::RpcError;
+use mcp_sessiond_jsonrpc::object::{Object, raw};
+use mcp_sessiond_jsonrpc::owned::Outcome;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::backend::PAGES_MAX;
 use crate::call::List;
-use crate::message::{Outcome, RpcError, code};
-use crate::object::{Object, raw};
 
 /// Bytes of what is remembered of a server. The daemon takes a value of so many at most, unless its
 /// settings say otherwise (`limits.state_value_bytes`). A server that tells more is started with

@@ -4,13 +4,15 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::code;
+use mcp_sessiond_jsonrpc::error::RpcError;
+use mcp_sessiond_jsonrpc::object::{Object, raw};
+use mcp_sessiond_jsonrpc::owned::{Id, Message, Outcome};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::known::{Known, Page, Pages, initialize_key};
 use crate::call::{List, Target};
-use crate::message::{Id, Message, Outcome, RpcError, code};
-use crate::object::{Object, raw};
 
 /// Requests of the host that are watched at once. What is asked beyond that is not remembered.
 const WATCHED_MAX: usize = 64;

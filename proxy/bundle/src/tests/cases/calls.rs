@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use mcp_sessiond_jsonrpc::code;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::world::*;
-use crate::message::code;
 use crate::*;
 
 /// As in toolhive (`pkg/vmcp`): `session/default_session_test.go` `CallTool`, `ReadResource`,

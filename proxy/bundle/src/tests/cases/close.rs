@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use mcp_sessiond_jsonrpc::code;
 use serde_json::json;
 use tokio::sync::Notify;
 
 use super::world::*;
-use crate::message::code;
 use crate::*;
 
 /// As in toolhive (`pkg/vmcp`): `session/admission_test.go` `TryAdmit_Open`, `TryAdmit_AfterClose`;

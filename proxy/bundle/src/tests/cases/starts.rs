@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use mcp_sessiond_jsonrpc::code;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::world::*;
-use crate::message::code;
 use crate::*;
 
 fn missing() -> Failure {

@@ -1,104 +1,85 @@
-//! Messages of JSON-RPC 2.0. What they carry is kept as it was written.
+//! A message that outlives its line, for whoever answers it or passes parts of it on in another
+//! message. What it carries is kept as it was written.
+
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::OnceCell;
 
 use bytes::Bytes;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::error::RpcError;
 pub use crate::id::Id;
+use crate::id::is_id;
+use crate::message::{self, Kind, Line, Part};
 use crate::object::Object;
-use crate::unreadable::{Unreadable, is_odd, readable};
-
-/// JSON-RPC's codes, and those of MCP.
-pub mod code {
-    /// What is not JSON.
-    pub const UNREADABLE: i64 = -32700;
-    /// An invalid request.
-    pub const INVALID_REQUEST: i64 = -32600;
-    /// A failure that tells no more.
-    pub const INTERNAL: i64 = -32603;
-    /// A method that does not exist.
-    pub const NO_METHOD: i64 = -32601;
-    /// Parameters that don't fit.
-    pub const INVALID_PARAMS: i64 = -32602;
-    /// A resource that does not exist (MCP 2025-11-25, Resources, Error Handling).
-    pub const NO_RESOURCE: i64 = -32002;
-    /// A connection that was closed, as the SDKs have it.
-    pub const CONNECTION: i64 = -32000;
-    /// A request that took too long, as the SDKs have it.
-    pub const TIMED_OUT: i64 = -32001;
-}
-
-/// An error of JSON-RPC.
-#[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
-#[error("{message} ({code})")]
-pub struct RpcError {
-    /// Its code.
-    pub code: i64,
-    /// One sentence.
-    #[serde(default)]
-    pub message: String,
-    /// What else there is to it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Box<RawValue>>,
-}
-
-impl RpcError {
-    /// Whether it is an error of whoever carries messages to the server: it says what has become of
-    /// the request.
-    pub(crate) fn is_not_the_servers(&self) -> bool {
-        let data = self.data.as_deref().and_then(Object::read);
-        data.is_some_and(|data| data.text("outcome").is_some())
-    }
-
-    /// An error without data.
-    pub fn new(code: i64, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-            data: None,
-        }
-    }
-
-    /// Reads the error of an answer. One that is not as JSON-RPC has it is in `data` as a
-    /// whole.
-    fn read(text: &RawValue) -> Self {
-        let own = || {
-            let read = Object::read(text);
-            let member = |name: &str| read.as_ref().and_then(|read| read.get(name));
-            let code = member("code")
-                .and_then(|code| serde_json::from_str::<serde_json::Number>(code.get()).ok());
-            let message = read.as_ref().map_or_else(
-                || serde_json::from_str(text.get()).unwrap_or_default(),
-                |read| read.text("message").unwrap_or_default(),
-            );
-            Self {
-                code: code.as_ref().and_then(whole).unwrap_or(code::INTERNAL),
-                message,
-                data: Some(text.to_owned()),
-            }
-        };
-        serde_json::from_str(text.get()).unwrap_or_else(|_| own())
-    }
-}
-
-/// The integer that a number is, however it is written.
-fn whole(number: &serde_json::Number) -> Option<i64> {
-    let text = number.to_string();
-    text.strip_suffix(".0").unwrap_or(&text).parse().ok()
-}
-
-impl RpcError {
-    /// A call whose answer can't be read. It was made.
-    pub(crate) fn unreadable(whose: &str) -> Self {
-        Self::new(
-            code::CONNECTION,
-            format!("the {whose}'s answer can't be read as JSON-RPC"),
-        )
-    }
-}
+use crate::repair::{is_odd, readable};
+use crate::unreadable;
 
 /// What a request was answered with.
 pub type Outcome = Result<Box<RawValue>, RpcError>;
+
+/// What can be seen of a message that can't be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Its id, where that can be read, and is one.
+    pub id: Option<Id>,
+    /// Whether it has what a request has.
+    pub is_request: bool,
+    /// Whether it has what an answer has.
+    pub is_answer: bool,
+    /// Whether it is JSON, but not a message.
+    pub is_json: bool,
+}
+
+impl Unreadable {
+    fn of(sent: &[u8]) -> Self {
+        let copy = readable(sent);
+        let text = copy.as_deref().or(core::str::from_utf8(sent).ok());
+        let text = text.unwrap_or_default();
+        let seen = unreadable::Unreadable::seen(text);
+        let is_clear = |id: &String| is_id(id) && !is_odd(id) && !seen.has_more_ids;
+        Self {
+            id: seen.id.filter(is_clear).and_then(|id| Id::of(&id)),
+            is_request: seen.request,
+            is_answer: seen.answer,
+            is_json: copy.is_none() && owned(text).is_some(),
+        }
+    }
+
+    /// Whether it is an answer, or may be one.
+    pub fn may_answer(&self) -> bool {
+        self.is_answer || !self.is_request
+    }
+}
+
+/// How deep what is read into values may be. serde_json, and readers in other languages, refuse
+/// more.
+const LEVELS_MAX: usize = 128;
+
+/// Whether a text is deeper than that.
+fn is_deep(text: &str) -> bool {
+    let (mut levels, mut quoted, mut escaped) = (0_usize, false, false);
+    text.bytes().any(|byte| {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            b'{' | b'[' if !quoted => levels += 1,
+            b'}' | b']' if !quoted => levels = levels.saturating_sub(1),
+            _ => {}
+        }
+        levels > LEVELS_MAX
+    })
+}
+
+/// A value of its own.
+fn owned(text: &str) -> Option<Box<RawValue>> {
+    serde_json::from_str(text).ok()
+}
 
 /// A message.
 #[derive(Debug, Clone)]
@@ -128,17 +109,6 @@ pub enum Message {
     },
 }
 
-#[derive(Deserialize)]
-struct Envelope {
-    #[serde(default, deserialize_with = "present")]
-    id: Option<Box<RawValue>>,
-    method: Option<String>,
-    params: Option<Box<RawValue>>,
-    #[serde(default, deserialize_with = "present")]
-    result: Option<Box<RawValue>>,
-    error: Option<Box<RawValue>>,
-}
-
 #[derive(Default, Serialize)]
 struct Written<'a> {
     jsonrpc: &'static str,
@@ -154,11 +124,6 @@ struct Written<'a> {
     error: Option<&'a RpcError>,
 }
 
-/// Tells a value that is null from one that is absent.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
-    Box::deserialize(deserializer).map(Some)
-}
-
 impl Message {
     /// Reads the messages of a line: one, or those of a batch (MCP 2025-03-26). What is none is
     /// left out.
@@ -171,70 +136,52 @@ impl Message {
 
     /// The same, with what can't be read in its place.
     pub fn read_all(line: &[u8]) -> Vec<Result<Self, Unreadable>> {
-        if line.trim_ascii().is_empty() {
-            return Vec::new();
-        }
-        let text = std::str::from_utf8(line).unwrap_or_default();
-        let one = |text: &str| {
-            serde_json::from_str(text)
-                .ok()
-                .and_then(Self::of)
-                .ok_or_else(|| Unreadable::of(text))
-        };
-        let batch = |text: &str, one: &dyn Fn(&str) -> Result<Self, Unreadable>| {
-            let all: Vec<&RawValue> = serde_json::from_str(text).ok()?;
-            (!all.is_empty()).then(|| all.into_iter().map(|element| one(element.get())).collect())
-        };
-        let is_batch = line.trim_ascii_start().starts_with(b"[");
-        if let Some(read) = is_batch.then(|| batch(text, &one)).flatten() {
-            return read;
-        }
-        match one(text) {
-            Ok(message) if !is_batch => return vec![Ok(message)],
-            Err(unread) if unread.is_json => return vec![Err(unread)],
-            _ => {}
-        }
-        let copy = readable(line);
-        // What else is in such a batch must not be unreadable because of this.
-        let odd = |text: &str| {
-            if is_odd(text) {
-                Err(Unreadable::of_copy(text))
-            } else {
-                one(text)
-            }
-        };
-        let read = is_batch.then(|| batch(&copy, &odd)).flatten();
-        read.unwrap_or_else(|| vec![Err(Unreadable::of_copy(&copy))])
+        let copy = OnceCell::new();
+        let read = Line::of(line, &copy);
+        let parts = read.parts().map(|(span, part)| {
+            let message = match part {
+                Part::Message(message) => Self::of(message),
+                Part::Unreadable(_) | Part::Other => None,
+            };
+            let sent = || span.map_or(line, |span| &line[span]);
+            message.ok_or_else(|| Unreadable::of(sent()))
+        });
+        parts.collect()
     }
 
-    fn of(envelope: Envelope) -> Option<Self> {
-        let Envelope {
-            id,
-            method,
-            params,
-            result,
-            error,
-        } = envelope;
-        match (id, method) {
-            (Some(id), Some(method)) => Some(Self::Request {
-                id: Id::read(&id)?,
-                method,
-                params,
-            }),
-            (None, Some(method)) => Some(Self::Notification { method, params }),
-            (Some(id), None) => {
-                let outcome = match (result, error) {
-                    (_, Some(error)) => Err(RpcError::read(&error)),
-                    (Some(result), None) => Ok(result),
-                    (None, None) => return None,
-                };
-                Some(Self::Answer {
-                    id: Id::read(&id)?,
-                    outcome,
-                })
-            }
-            (None, None) => None,
+    /// None where it had to be made readable, answers nothing, or is deeper than others read.
+    fn of(message: &message::Message<'_>) -> Option<Self> {
+        let text = message.whole().sent_but_for_mark()?;
+        if is_deep(text) {
+            return None;
         }
+        let params = || {
+            message
+                .params
+                .filter(|params| *params != "null")
+                .and_then(owned)
+        };
+        Some(match &message.kind {
+            Kind::Request { id, method } => Self::Request {
+                id: Id::of(id)?,
+                method: method.clone().into_owned(),
+                params: params(),
+            },
+            Kind::Notification { method } => Self::Notification {
+                method: method.clone().into_owned(),
+                params: params(),
+            },
+            Kind::Answer { id, .. } => {
+                let error = message.error.filter(|error| *error != "null");
+                Self::Answer {
+                    id: Id::of(id)?,
+                    outcome: match error.and_then(owned) {
+                        Some(error) => Err(RpcError::read(&error)),
+                        None => Ok(message.result.and_then(owned)?),
+                    },
+                }
+            }
+        })
     }
 
     /// A notification without parameters.
@@ -416,6 +363,30 @@ mod tests {
                 (code, message, has_data),
                 "{error}"
             );
+        }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_message() {
+        let read = one("\u{feff}{\"id\":1,\"method\":\"x\",\"params\":{\"a\":\"\u{feff}\"}}");
+        let written =
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":{\"a\":\"\u{feff}\"}}";
+        assert_eq!(read.expect("a message").write(), written);
+    }
+
+    #[test]
+    fn what_is_deeper_than_others_read_is_no_message() {
+        let nested = |levels: usize| {
+            let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+            format!(r#"{{"id":1,"result":{{"brackets":"[[[\"[","a":{open}{close}}}}}"#)
+        };
+        assert!(one(&nested(126)).is_some());
+        for levels in [127, 1 << 20] {
+            let unread = Message::read_all(nested(levels).as_bytes()).pop();
+            let Some(Err(Unreadable { id, is_answer, .. })) = unread else {
+                panic!("{levels} levels")
+            };
+            assert_eq!((id, is_answer), (Id::of("1"), true));
         }
     }
 }

@@ -1,7 +1,11 @@
 //! A JSON object whose values stay as they were written: numbers, escapes and spaces of other
 //! programs are not changed.
 
-use std::fmt;
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
 
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap as _, Serializer};
@@ -69,7 +73,7 @@ impl Object {
 }
 
 /// What can be written as JSON without fail: no map of ours has keys that are no strings.
-pub(crate) fn raw<T: Serialize + ?Sized>(value: &T) -> Box<RawValue> {
+pub fn raw<T: Serialize + ?Sized>(value: &T) -> Box<RawValue> {
     to_raw_value(value).unwrap_or_default()
 }
 
