@@ -3,10 +3,13 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::OnceCell;
 use core::ops::Range;
 
+use bytes::Bytes;
+
 use crate::members::offset;
-use crate::message::Message;
+use crate::message::{Line, Message, Part};
 use crate::readable::Readable;
 
 /// The places of a message that get another text, in the order in which they stand.
@@ -56,6 +59,33 @@ impl Edits {
         self.write(message, &mut out);
         out
     }
+}
+
+/// A line whose messages get these edits: one, or those of a batch. Everything else stays as it was
+/// sent.
+pub fn edited(line: &Bytes, mut edit: impl FnMut(&Message<'_>, &mut Edits)) -> Bytes {
+    let copy = OnceCell::new();
+    let read = Line::of(line, &copy);
+    let (mut out, mut from) = (Vec::new(), 0);
+    for (span, part) in read.parts() {
+        let Part::Message(message) = part else {
+            continue;
+        };
+        let mut edits = Edits::default();
+        edit(message, &mut edits);
+        if edits.is_empty() {
+            continue;
+        }
+        let Range { start, end } = span.unwrap_or(0..line.len());
+        out.extend_from_slice(line.get(from..start).unwrap_or_default());
+        edits.write(message, &mut out);
+        from = end;
+    }
+    if from == 0 {
+        return line.clone();
+    }
+    out.extend_from_slice(line.get(from..).unwrap_or_default());
+    out.into()
 }
 
 /// The same JSON without line ends, which it has between its tokens only.

@@ -28,6 +28,13 @@ pub fn number(raw: &str) -> Option<u64> {
     if plain { digits.parse().ok() } else { None }
 }
 
+/// An id in the one way in which we write it, where its text is escaped in another way. One that is
+/// no value of ours, such as 1e400, stays as it is.
+pub fn normal(raw: &str) -> Box<str> {
+    let read = serde_json::from_str::<serde_json::Value>(raw);
+    read.map_or_else(|_| raw.into(), |id| id.to_string().into())
+}
+
 /// The id of a request: the text of a JSON number or string. `1` and `1.0` are two ids, as for most
 /// readers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -40,6 +40,7 @@ pub mod code;
 pub mod edits;
 pub mod error;
 pub mod id;
+pub mod id_prefix;
 mod members;
 pub mod message;
 pub mod object;
@@ -49,7 +50,7 @@ pub mod readable;
 mod repair;
 pub mod unreadable;
 
-pub use self::edits::{Edits, one_line};
+pub use self::edits::{Edits, edited, one_line};
 pub use self::oversized::Oversized;
 pub use self::repair::NotJson;
 pub use self::unreadable::Unreadable;

@@ -158,6 +158,14 @@ impl<'a> Line<'a> {
         })
     }
 
+    /// The raw texts of the ids that it answers.
+    pub fn answered(&self) -> impl Iterator<Item = &'a str> {
+        self.messages().filter_map(|message| match message.kind {
+            Kind::Answer { id, .. } => Some(id),
+            Kind::Request { .. } | Kind::Notification { .. } => None,
+        })
+    }
+
     /// What shows an id and can't be read.
     pub fn unreadable(&self) -> impl Iterator<Item = &Unreadable> {
         self.parts().filter_map(|(_, part)| match part {
@@ -244,6 +252,11 @@ impl<'a> Message<'a> {
     /// that are not UTF-8.
     pub fn not_json(&self) -> Option<NotJson> {
         repair::not_json(self.raw, self.text)
+    }
+
+    /// Whether it is a request for this.
+    pub fn asks_for(&self, wanted: &str) -> bool {
+        matches!(&self.kind, Kind::Request { method, .. } if method == wanted)
     }
 
     /// A part of this message, if it is what was sent.

@@ -263,20 +263,16 @@ impl Multiplexer {
             return;
         }
         let copy = OnceCell::new();
-        match Line::of(line, &copy) {
-            Line::Blank => {}
-            Line::One(part) => self.client_part(client, part, now),
-            Line::Batch(parts) => parts
-                .into_iter()
-                .for_each(|(_, part)| self.client_part(client, part, now)),
+        for (_, part) in Line::of(line, &copy).parts() {
+            self.client_part(client, part, now);
         }
     }
 
-    fn client_part(&mut self, client: u64, part: Part<'_>, now: Millis) {
+    fn client_part(&mut self, client: u64, part: &Part<'_>, now: Millis) {
         let message = match part {
             Part::Message(message) => message,
             Part::Unreadable(unreadable) => {
-                return self.unreadable_from_client(client, &unreadable, now);
+                return self.unreadable_from_client(client, unreadable, now);
             }
             // It is not passed on: the server's error for it would have no id, and
             // could reach another client.
@@ -284,7 +280,7 @@ impl Multiplexer {
         };
         match &message.kind {
             message::Kind::Request { id, method } => {
-                self.client_request(client, &message, id, method);
+                self.client_request(client, message, id, method);
             }
             message::Kind::Notification { method } => match &**method {
                 // The server was told that it is initialised when it had
@@ -292,8 +288,8 @@ impl Multiplexer {
                 "notifications/initialized"
                 | "notifications/roots/list_changed"
                 | "notifications/tasks/status" => {}
-                "notifications/cancelled" => self.client_cancels(client, &message),
-                "notifications/progress" => self.client_progress(client, &message),
+                "notifications/cancelled" => self.client_cancels(client, message),
+                "notifications/progress" => self.client_progress(client, message),
                 _ => {
                     self.last_work.note(client, now);
                     self.tell_server(message.raw.to_vec());
@@ -395,22 +391,17 @@ impl Multiplexer {
     /// The server has sent a line.
     pub fn from_server(&mut self, line: &Bytes, now: Millis) {
         let copy = OnceCell::new();
-        match Line::of(line, &copy) {
-            Line::Blank => {}
-            Line::One(part) => self.server_part(part, now),
-            Line::Batch(parts) => parts
-                .into_iter()
-                .for_each(|(_, part)| self.server_part(part, now)),
-        }
-    }
-
-    fn server_part(&mut self, part: Part<'_>, now: Millis) {
         // Nobody knows which client an unreadable message is for.
-        let Part::Message(message) = part else { return };
-        match &message.kind {
-            message::Kind::Answer { id, failed } => self.server_answers(&message, id, *failed, now),
-            message::Kind::Request { id, method } => self.server_asks(&message, id, method, now),
-            message::Kind::Notification { method } => self.server_notifies(&message, method, now),
+        for message in Line::of(line, &copy).messages() {
+            match &message.kind {
+                message::Kind::Answer { id, failed } => {
+                    self.server_answers(message, id, *failed, now);
+                }
+                message::Kind::Request { id, method } => self.server_asks(message, id, method, now),
+                message::Kind::Notification { method } => {
+                    self.server_notifies(message, method, now)
+                }
+            }
         }
     }
 

@@ -14,11 +14,13 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use bytes::Bytes;
 use mcp_sessiond_client::{Json, StreamId};
+use mcp_sessiond_jsonrpc::id_prefix::tag;
+pub use mcp_sessiond_jsonrpc::id_prefix::{
+    answering, asked_by, from_asked, parts, prefixed, tagged,
+};
 use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
 use mcp_sessiond_jsonrpc::readable::Readable;
-use mcp_sessiond_jsonrpc::{Edits, NotJson, one_line};
-use mcp_sessiond_proxy::id_prefix::tag;
-pub use mcp_sessiond_proxy::id_prefix::{answering, asked_by, from_asked, parts, prefixed, tagged};
+use mcp_sessiond_jsonrpc::{Edits, NotJson, edited, one_line};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -240,16 +242,6 @@ pub fn cancelling(line: &Bytes, stream: &StreamId) -> Bytes {
     })
 }
 
-fn edited(line: &Bytes, edit: impl FnOnce(&Message<'_>, &mut Edits)) -> Bytes {
-    let copy = OnceCell::new();
-    let Some(message) = Line::of(line, &copy).message() else {
-        return line.clone();
-    };
-    let mut edits = Edits::default();
-    edit(&message, &mut edits);
-    edits.spliced(&message).into()
-}
-
 /// Reads a line of the server, and tells of each message in it, as it is stored: with the client's
 /// own ids. An answer that is not JSON is replaced by an error that says so; anything else that is
 /// not a JSON-RPC message is skipped.
@@ -310,11 +302,8 @@ pub fn read_server_line(
         };
         each(kind, with_edits(message, &edits));
     };
-    match Line::of(line, &copy) {
-        Line::Blank => {}
-        Line::One(part) => one(&part),
-        Line::Batch(parts) => parts.iter().for_each(|(_, part)| one(part)),
-    }
+    let read = Line::of(line, &copy);
+    read.parts().for_each(|(_, part)| one(part));
 }
 
 /// Tells of what takes the place of a message that has a value which JSON does not have: clients
@@ -352,30 +341,19 @@ pub fn with_edits(message: &Message<'_>, edits: &Edits) -> Json {
 }
 
 /// The ids that a line answers, as they stand there.
-pub fn answered_ids(line: &Bytes) -> Vec<Id> {
+pub fn answered_ids(line: &[u8]) -> Vec<Id> {
     let copy = OnceCell::new();
-    let id = |part: &Part<'_>| match part {
-        Part::Message(Message {
-            kind: Kind::Answer { id, .. },
-            ..
-        }) => Some(Id::from(*id)),
-        Part::Message(_) | Part::Unreadable(_) | Part::Other => None,
-    };
-    match Line::of(line, &copy) {
-        Line::Blank => Vec::new(),
-        Line::One(part) => id(&part).into_iter().collect(),
-        Line::Batch(parts) => parts.iter().filter_map(|(_, part)| id(part)).collect(),
-    }
+    Line::of(line, &copy).answered().map(Id::from).collect()
 }
 
 /// Whether a message is an answer.
 pub fn is_answer(message: &str) -> bool {
-    !answered_ids(&Bytes::copy_from_slice(message.as_bytes())).is_empty()
+    !answered_ids(message.as_bytes()).is_empty()
 }
 
 /// The id that a message answers.
 pub fn answered_id(message: &Json) -> Option<Id> {
-    answered_ids(&Bytes::copy_from_slice(message.as_str().as_bytes())).pop()
+    answered_ids(message.as_str().as_bytes()).pop()
 }
 
 /// A result under this id.

@@ -28,6 +28,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mcp_sessiond_client::{RequestId, Session, StreamId};
+use mcp_sessiond_jsonrpc::id::normal;
 use mcp_sessiond_proxy::server::service::{NotLeased, Options, Service};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -35,7 +36,7 @@ use tokio::time::timeout;
 
 use self::calls::Stream;
 use self::ledger::{Found, Known, Ledger, StreamCursor};
-use self::link::{Judgement, Link, WAITING_MAX, normal};
+use self::link::{Judgement, Link, WAITING_MAX};
 use self::numbers::base;
 use self::wire::{Reply, connect};
 use crate::backend::{Backend, Backends, Ended};

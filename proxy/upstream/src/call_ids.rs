@@ -3,11 +3,10 @@
 //! answer to a later one. The same goes for progress tokens.
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::edited;
 use mcp_sessiond_jsonrpc::message::Kind;
 use mcp_sessiond_proto::RequestId;
 use serde_json::Value;
-
-use crate::messages::edited;
 
 /// Whether the next process has the same host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

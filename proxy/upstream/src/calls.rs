@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::id_prefix::tagged;
 use mcp_sessiond_jsonrpc::one_line;
 use reqwest::StatusCode;
 use tokio::sync::oneshot;
@@ -12,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use crate::http::{Events, HttpRequest, Reply};
 use crate::ledger::StreamCursor;
 use crate::link::Link;
-use crate::messages::{CallFailure, answered, messages, with_session_prefix};
+use crate::messages::{CallFailure, answered, messages};
 use crate::numbers::{Numbers, base};
 use crate::session_headers::SessionHeaders;
 
@@ -296,7 +297,7 @@ impl Link {
         event: Option<String>,
         is_part: bool,
     ) -> bool {
-        let line = with_session_prefix(line, &stream.session.to_string());
+        let line = tagged(line, &stream.session.to_string());
         let (former, number) = (stream.numbers.last(), stream.numbers.next());
         let calls = self.unanswered(stream.id());
         let answers = answered(&line);

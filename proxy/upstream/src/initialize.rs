@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::id::normal;
 use mcp_sessiond_jsonrpc::one_line;
 use mcp_sessiond_relay::verdict::names_session;
 use serde::Deserialize;
@@ -14,7 +15,7 @@ use crate::http::{HttpReply, HttpRequest, PING, PING_ID, Reply};
 use crate::ledger::SessionRecord;
 use crate::link::{Link, NewSession};
 use crate::messages::{
-    CallFailure, answered, initialize_request, initialize_result, messages, normal, notification,
+    CallFailure, answered, initialize_request, initialize_result, messages, notification,
 };
 use crate::news::News;
 use crate::session_headers::{Loss, SessionHeaders};

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::id::normal;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
@@ -14,7 +15,7 @@ use tokio::task::AbortHandle;
 use crate::call_ids::{CallIds, Ids};
 use crate::http::HttpClient;
 use crate::ledger::{Ledger, SaveState, SessionRecord};
-use crate::messages::{Id, answered, normal};
+use crate::messages::{Id, answered};
 use crate::news::News;
 use crate::numbers::{Numbers, is_ours};
 use crate::session_headers::SessionHeaders;

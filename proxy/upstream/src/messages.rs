@@ -6,11 +6,12 @@
 use std::cell::OnceCell;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::id::normal;
 use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
+use mcp_sessiond_jsonrpc::one_line;
 use mcp_sessiond_jsonrpc::readable::Readable;
-use mcp_sessiond_jsonrpc::{Edits, one_line};
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// An id, as its JSON.
 pub(super) type Id = Box<str>;
@@ -41,14 +42,7 @@ pub(super) fn messages(line: &Bytes) -> Vec<Bytes> {
     let one = |message: &Message<'_>| Bytes::from(one_line(&String::from_utf8_lossy(message.raw)));
     match Line::of(line, &copy) {
         Line::One(Part::Message(_)) => vec![line.clone()],
-        Line::Batch(parts) => {
-            let messages = parts.iter().filter_map(|(_, part)| match part {
-                Part::Message(message) => Some(one(message)),
-                Part::Unreadable(_) | Part::Other => None,
-            });
-            messages.collect()
-        }
-        Line::Blank | Line::One(_) => Vec::new(),
+        read => read.messages().map(one).collect(),
     }
 }
 
@@ -75,62 +69,6 @@ pub(super) fn host(line: &Bytes) -> Option<HostMessage> {
             _ => HostMessage::Other,
         },
     })
-}
-
-/// An id in the one way in which all write it.
-pub(super) fn normal(id: &str) -> Id {
-    serde_json::from_str::<Value>(id).map_or_else(|_| id.into(), |id| id.to_string().into())
-}
-
-/// The server's own id of a request that it has made in this session of its. None: it has made it
-/// in another one.
-pub(super) fn without_session_prefix(session: &str, id: &str) -> Option<Id> {
-    let text: String = serde_json::from_str(id).ok()?;
-    text.split_once('/')
-        .and_then(|(of, own)| (of == session).then(|| own.into()))
-}
-
-/// A message of the server, whose own ids and progress tokens tell its session.
-pub(super) fn with_session_prefix(line: &Bytes, session: &str) -> Bytes {
-    edited(line, |message, edits| {
-        let chosen = match &message.kind {
-            Kind::Request { id, .. } => [Some(*id), message.asked_progress()],
-            Kind::Notification { method } if method == "notifications/cancelled" => {
-                [message.cancelled(), None]
-            }
-            Kind::Notification { .. } | Kind::Answer { .. } => [None, None],
-        };
-        for id in chosen.into_iter().flatten() {
-            edits.replace(
-                message,
-                id,
-                Value::String(format!("{session}/{id}")).to_string(),
-            );
-        }
-    })
-}
-
-/// An answer of the host to a request of the server, or progress of it, with the server's own id.
-pub(super) fn with_own_id(line: &Bytes, own: &str) -> Bytes {
-    edited(line, |message, edits| {
-        let id = match &message.kind {
-            Kind::Answer { id, .. } => Some(*id),
-            Kind::Request { .. } | Kind::Notification { .. } => message.progress(),
-        };
-        if let Some(id) = id {
-            edits.replace(message, id, own);
-        }
-    })
-}
-
-pub(super) fn edited(line: &Bytes, edit: impl FnOnce(&Message<'_>, &mut Edits)) -> Bytes {
-    let copy = OnceCell::new();
-    let Some(message) = Line::of(line, &copy).message() else {
-        return line.clone();
-    };
-    let mut edits = Edits::default();
-    edit(&message, &mut edits);
-    edits.spliced(&message).into()
 }
 
 /// The id that a message answers.
@@ -187,6 +125,8 @@ pub(super) fn notification(method: &str) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use mcp_sessiond_jsonrpc::id_prefix::{answering, asked_by, tagged};
+
     use super::*;
 
     #[test]
@@ -233,7 +173,7 @@ mod tests {
     fn a_request_of_the_server_tells_its_session_and_its_answer_finds_back() {
         let ask =
             Bytes::from(r#"{"jsonrpc":"2.0","id":"a/b","method":"roots/list","extra":[1, 2]}"#);
-        let told = with_session_prefix(&ask, "s1");
+        let told = tagged(&ask, "s1");
         assert_eq!(
             told,
             r#"{"jsonrpc":"2.0","id":"s1/\"a/b\"","method":"roots/list","extra":[1, 2]}"#
@@ -242,14 +182,10 @@ mod tests {
         let Some(HostMessage::Answer(id)) = host(&answer) else {
             panic!("an answer")
         };
+        assert_eq!(asked_by("s2", &id), None, "another session has asked");
+        let own = asked_by("s1", &id).expect("its own");
         assert_eq!(
-            without_session_prefix("s2", &id),
-            None,
-            "another session has asked"
-        );
-        let own = without_session_prefix("s1", &id).expect("its own");
-        assert_eq!(
-            with_own_id(&answer, &own),
+            answering(&answer, &own),
             r#"{"jsonrpc":"2.0","id":"a/b","result":{"roots":[]}}"#
         );
     }

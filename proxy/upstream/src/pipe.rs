@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::id_prefix::{answering, asked_by};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
@@ -15,9 +16,7 @@ use crate::calls::Stream;
 use crate::http::{HttpClient, HttpRequest, Reply};
 use crate::ledger::{Record, SaveState, SavedState, SessionRecord, StreamCursor, found};
 use crate::link::{Link, ServerMessage, WAITING_MAX};
-use crate::messages::{
-    CallFailure, HostMessage, host, messages, with_own_id, without_session_prefix,
-};
+use crate::messages::{CallFailure, HostMessage, host, messages};
 use crate::news::News;
 use crate::numbers::base;
 use crate::remote::{Remote, RemoteError};
@@ -334,8 +333,8 @@ async fn tell_all(link: &Link, mut told: mpsc::Receiver<(Bytes, HostMessage)>) {
 async fn tell(link: &Link, line: Bytes, kind: &HostMessage) -> bool {
     let line = match kind {
         // A session that the server has forgotten has asked for it, perhaps.
-        HostMessage::Answer(id) => match without_session_prefix(&link.tag(), id) {
-            Some(own) => with_own_id(&line, &own),
+        HostMessage::Answer(id) => match asked_by(&link.tag(), id) {
+            Some(own) => answering(&line, &own),
             None => return false,
         },
         _ => line,

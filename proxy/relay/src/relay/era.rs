@@ -13,7 +13,7 @@ use core::cell::OnceCell;
 
 use bytes::Bytes;
 use mcp_sessiond_jsonrpc::answers;
-use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
+use mcp_sessiond_jsonrpc::message::{Kind, Line, Message};
 use mcp_sessiond_jsonrpc::readable::Readable;
 use mcp_sessiond_proto::Json;
 use mcp_sessiond_proto::facts::{DISCOVER_ERROR_MAX, Discover, Learned, PROBES_MAX};
@@ -79,11 +79,8 @@ impl Probe {
     /// The probe, if the line is one.
     pub fn of(line: &Bytes) -> Option<Self> {
         let copy = OnceCell::new();
-        match Line::of(line, &copy) {
-            Line::One(Part::Message(message)) => match &message.kind {
-                Kind::Request { id, method } if method == PROBE => Some(Self { id: (*id).into() }),
-                _ => None,
-            },
+        match Line::of(line, &copy).message()?.kind {
+            Kind::Request { id, method } if method == PROBE => Some(Self { id: id.into() }),
             _ => None,
         }
     }
@@ -133,12 +130,8 @@ fn taught(message: &Message<'_>, failed: bool) -> Option<Discover> {
 /// Whether a line is an `initialize`.
 pub fn is_initialize(line: &Bytes) -> bool {
     let copy = OnceCell::new();
-    match Line::of(line, &copy) {
-        Line::One(Part::Message(message)) => {
-            matches!(&message.kind, Kind::Request { method, .. } if method == "initialize")
-        }
-        _ => false,
-    }
+    let message = Line::of(line, &copy).message();
+    message.is_some_and(|message| message.asks_for("initialize"))
 }
 
 fn refusal(id: &str, known: Option<&Discover>) -> Bytes {

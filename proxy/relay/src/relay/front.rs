@@ -11,7 +11,7 @@ use core::cell::OnceCell;
 
 use bytes::Bytes;
 use mcp_sessiond_jsonrpc::answers;
-use mcp_sessiond_jsonrpc::message::{Kind, LISTEN, Line, Part};
+use mcp_sessiond_jsonrpc::message::{LISTEN, Line};
 use mcp_sessiond_proto::backends::Attached;
 
 use super::life::{FirstRequest, Life};
@@ -363,16 +363,5 @@ impl Relay {
 /// The ids of the calls that this line answers.
 fn answered(line: &Bytes) -> Vec<Box<str>> {
     let copy = OnceCell::new();
-    let id = |part: &Part<'_>| match part {
-        Part::Message(message) => match &message.kind {
-            Kind::Answer { id, .. } => Some(Box::from(*id)),
-            Kind::Request { .. } | Kind::Notification { .. } => None,
-        },
-        Part::Unreadable(_) | Part::Other => None,
-    };
-    match Line::of(line, &copy) {
-        Line::Blank => Vec::new(),
-        Line::One(part) => id(&part).into_iter().collect(),
-        Line::Batch(parts) => parts.iter().filter_map(|(_, part)| id(part)).collect(),
-    }
+    Line::of(line, &copy).answered().map(Box::from).collect()
 }

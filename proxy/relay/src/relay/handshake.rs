@@ -9,10 +9,10 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 
 use bytes::Bytes;
-use mcp_sessiond_jsonrpc::Edits;
 use mcp_sessiond_jsonrpc::answers;
 use mcp_sessiond_jsonrpc::message::{Kind, Line, Message};
 use mcp_sessiond_jsonrpc::readable::Readable;
+use mcp_sessiond_jsonrpc::{Edits, edited};
 
 use super::life::{FirstRequest, Life};
 use super::queue::ToBackend;
@@ -530,14 +530,9 @@ impl Relay {
 
 /// An answer, with another id.
 fn with_id(answer: &Bytes, id: &str) -> Bytes {
-    let copy = OnceCell::new();
-    let Some(message) = Line::of(answer, &copy).message() else {
-        return answer.clone();
-    };
-    let Kind::Answer { id: own, .. } = &message.kind else {
-        return answer.clone();
-    };
-    let mut edits = Edits::default();
-    edits.replace(&message, own, id);
-    edits.spliced(&message).into()
+    edited(answer, |message, edits| {
+        if let Kind::Answer { id: own, .. } = &message.kind {
+            edits.replace(message, own, id);
+        }
+    })
 }

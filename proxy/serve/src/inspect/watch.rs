@@ -154,9 +154,11 @@ fn part(event: &Event, at_ms: Option<u64>) -> Bytes {
 
 /// What kind of message it is, and its method.
 fn kind(message: &Json) -> (&'static str, Option<String>) {
-    let line = Bytes::copy_from_slice(message.as_str().as_bytes());
     let copy = OnceCell::new();
-    match Line::of(&line, &copy).message().map(|message| message.kind) {
+    match Line::of(message.as_str().as_bytes(), &copy)
+        .message()
+        .map(|message| message.kind)
+    {
         Some(Kind::Request { method, .. }) => ("request", Some(shorten(method.into_owned()))),
         Some(Kind::Notification { method }) => ("notification", Some(shorten(method.into_owned()))),
         Some(Kind::Answer { failed: true, .. }) => ("error", None),

@@ -7,6 +7,7 @@ use mcp_sessiond_client::{
     Caller, Cursor, EventId, RequestId, SessionError, SessionId, SessionStatus, StreamId,
     StreamView,
 };
+use mcp_sessiond_jsonrpc::id::normal;
 
 use super::calls::{calls_of, is_for};
 use super::handshake::within_hold;
@@ -141,7 +142,7 @@ impl Live {
             Ok(known) => (known, false),
             Err(_) => (Vec::new(), true),
         };
-        let known: HashSet<Id> = known.into_iter().map(|id| normal_id(&id)).collect();
+        let known: HashSet<Id> = known.into_iter().map(|id| normal(&id)).collect();
         let error = |left: &InheritedStream| {
             let is_certain = !is_gone
                 && backend.knows_all()
@@ -160,7 +161,7 @@ impl Live {
             let InheritedStream { stream, calls, .. } = left;
             let (open, others): (Vec<_>, Vec<_>) = calls
                 .into_iter()
-                .partition(|id| known.contains(&normal_id(&addressed(&stream, id))));
+                .partition(|id| known.contains(&normal(&addressed(&stream, id))));
             if open.is_empty() {
                 lost.push((error, (stream, others)));
                 continue;
@@ -207,10 +208,4 @@ impl Live {
             is_whole: stored.gaps.is_empty(),
         })
     }
-}
-
-/// An id as the keeper writes it.
-fn normal_id(id: &str) -> Id {
-    serde_json::from_str::<serde_json::Value>(id)
-        .map_or_else(|_| id.into(), |id| id.to_string().into())
 }

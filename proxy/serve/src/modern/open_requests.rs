@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use bytes::Bytes;
 use mcp_sessiond_client::Json;
 use mcp_sessiond_jsonrpc::Edits;
-use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
+use mcp_sessiond_jsonrpc::message::{Kind, Line, Message};
 use tokio::sync::mpsc;
 
 use super::params::Tools;
@@ -229,20 +229,13 @@ impl OpenRequests {
     pub(super) fn route(&mut self, line: &Bytes, tools: &mut Tools) -> Effects {
         let mut effects = Effects::default();
         let copy = OnceCell::new();
-        match Line::of(line, &copy) {
-            Line::Blank => {}
-            Line::One(part) => self.route_one(&part, tools, &mut effects),
-            Line::Batch(parts) => {
-                parts
-                    .iter()
-                    .for_each(|(_, part)| self.route_one(part, tools, &mut effects));
-            }
-        }
+        let read = Line::of(line, &copy);
+        read.messages()
+            .for_each(|message| self.route_one(message, tools, &mut effects));
         effects
     }
 
-    fn route_one(&mut self, part: &Part<'_>, tools: &mut Tools, effects: &mut Effects) {
-        let Part::Message(message) = part else { return };
+    fn route_one(&mut self, message: &Message<'_>, tools: &mut Tools, effects: &mut Effects) {
         if let Kind::Request { id, .. } = &message.kind {
             effects.refuse.push((*id).into());
             return;

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_client::Json;
+use mcp_sessiond_jsonrpc::id::normal;
 use mcp_sessiond_relay::verdict::Verdict;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::link::{Link, NewSession, normal};
+use super::link::{Link, NewSession};
 use super::wire::{Replied, Reply, Stamp};
 use crate::messages::{
     Id, answered_ids, not_started, outcome_unknown, refused_upstream, unknown_because,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::StatusCode;
 use mcp_sessiond_client::StreamId;
+use mcp_sessiond_jsonrpc::id::normal;
 use mcp_sessiond_relay::verdict::{SessionState, Verdict};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -362,9 +363,4 @@ impl Link {
     pub(super) async fn connect(&self) -> io::Result<Connected> {
         connect(&self.url, self.hold).await
     }
-}
-
-/// An id in the one way in which all write it.
-pub(super) fn normal(id: &str) -> Id {
-    serde_json::from_str::<Value>(id).map_or_else(|_| id.into(), |id| id.to_string().into())
 }
