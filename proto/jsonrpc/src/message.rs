@@ -158,6 +158,14 @@ impl<'a> Line<'a> {
         })
     }
 
+    /// The requests in it: the raw text of the id of each, and its method.
+    pub fn requests(&self) -> impl Iterator<Item = (&'a str, &str)> {
+        self.messages().filter_map(|message| match &message.kind {
+            Kind::Request { id, method } => Some((*id, &**method)),
+            Kind::Notification { .. } | Kind::Answer { .. } => None,
+        })
+    }
+
     /// The raw texts of the ids that it answers.
     pub fn answered(&self) -> impl Iterator<Item = &'a str> {
         self.messages().filter_map(|message| match message.kind {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::answers::not_a_request;
 use crate::error::RpcError;
 pub use crate::id::Id;
 use crate::id::is_id;
@@ -36,7 +37,8 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
-    fn of(sent: &[u8]) -> Self {
+    /// Looks at what was sent and is no message.
+    pub fn of(sent: &[u8]) -> Self {
         let copy = readable(sent);
         let text = copy.as_deref().or(core::str::from_utf8(sent).ok());
         let text = text.unwrap_or_default();
@@ -48,6 +50,13 @@ impl Unreadable {
             is_answer: seen.answer,
             is_json: copy.is_none() && owned(text).is_some(),
         }
+    }
+
+    /// What its sender gets; nobody waits for an answer to an answer.
+    pub fn refusal(&self) -> Option<Bytes> {
+        let id = self.id.as_ref().map_or("null", Id::as_json);
+        let is_answer = self.is_answer && !self.is_request;
+        (!is_answer).then(|| not_a_request(id, self.is_json))
     }
 
     /// Whether it is an answer, or may be one.

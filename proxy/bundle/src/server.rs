@@ -146,52 +146,23 @@ impl BundleServer {
     }
 
     /// What can't be read goes no further, and its sender gets an error.
-    async fn refuse(&self, unread: Unreadable) {
-        let Unreadable {
-            id,
-            is_request,
-            is_answer,
-            is_json,
-        } = unread;
-        if is_answer && !is_request {
-            if let Some(id) = id {
-                self.tell(Message::Answer {
-                    id,
-                    outcome: Err(RpcError::unreadable("host")),
-                })
-                .await;
+    async fn refuse(&self, mut unread: Unreadable) {
+        let Some(line) = unread.refusal() else {
+            if let Some(id) = unread.id {
+                let outcome = Err(RpcError::unreadable("host"));
+                self.tell(Message::Answer { id, outcome }).await;
             }
             return;
-        }
-        let (code, why) = if is_json {
-            (
-                code::INVALID_REQUEST,
-                "this is not a JSON-RPC 2.0 request; it was not sent to a server",
-            )
-        } else {
-            (
-                code::UNREADABLE,
-                "this is not JSON; it was not sent to a server",
-            )
         };
         // A call under way that has this id has not failed.
-        let id = id
-            .filter(|id| !lock(&self.out.calls).contains_key(id))
-            .map_or_else(Default::default, |id| id.raw());
-        let mut line = Object::default();
-        line.set_text("jsonrpc", "2.0");
-        line.set("id", id);
-        line.set("error", raw(&RpcError::new(code, why)));
-        let line = line.write().get().to_owned().into();
+        let is_open = |id: &mut Id| lock(&self.out.calls).contains_key(id);
+        let line = match unread.id.take_if(is_open) {
+            Some(_) => unread.refusal().unwrap_or(line),
+            None => line,
+        };
+        let receipt = Receipt::none();
         // If it can't be sent, the host is gone.
-        let _ = self
-            .out
-            .to
-            .send(TrackedLine {
-                line,
-                receipt: Receipt::none(),
-            })
-            .await;
+        let _ = self.out.to.send(TrackedLine { line, receipt }).await;
     }
 
     /// The host has closed its input: waits until every call is answered, and closes the

@@ -14,6 +14,8 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use bytes::Bytes;
 use mcp_sessiond_client::{Json, StreamId};
+use mcp_sessiond_jsonrpc::answers::{self, Outcome};
+use mcp_sessiond_jsonrpc::code;
 use mcp_sessiond_jsonrpc::id_prefix::tag;
 pub use mcp_sessiond_jsonrpc::id_prefix::{
     answering, asked_by, from_asked, parts, prefixed, tagged,
@@ -22,10 +24,9 @@ use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
 use mcp_sessiond_jsonrpc::readable::Readable;
 use mcp_sessiond_jsonrpc::{Edits, NotJson, edited, one_line};
 use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::refusal::{CONNECTION, Refusal, UNREADABLE};
+use crate::refusal::Refusal;
 
 /// The id of a JSON-RPC request, or a progress token, as the JSON text that it was sent as.
 pub type Id = Box<str>;
@@ -129,7 +130,7 @@ impl Calls {
 /// When the body is not JSON-RPC.
 pub fn read_post(body: &Bytes) -> Result<(Vec<Posted>, bool), Refusal> {
     let unreadable = || Refusal {
-        code: UNREADABLE,
+        code: code::UNREADABLE,
         ..Refusal::invalid("the body is not a JSON-RPC 2.0 message")
     };
     std::str::from_utf8(body).map_err(|_| unreadable())?;
@@ -151,7 +152,7 @@ pub fn read_post(body: &Bytes) -> Result<(Vec<Posted>, bool), Refusal> {
                 line: Bytes::new(),
             }),
             (Some(value), _) => Err(Refusal {
-                code: UNREADABLE,
+                code: code::UNREADABLE,
                 ..Refusal::invalid(not_json(&value))
             }),
         },
@@ -321,7 +322,7 @@ fn replaced(message: &Message<'_>, value: &NotJson, each: &mut impl FnMut(Server
                 "the call was carried out, but its answer has `{name}` at `{place}`, which is not JSON and can't be passed on: \
                  the server has to send null or a string there"
             );
-            let error = call_error(&id, &text, "not_kept");
+            let error = call_error(&id, &text, Outcome::NotKept);
             each(ServerMessage::Answer(stream, id), error);
         }
         Kind::Request { id, .. } => {
@@ -356,21 +357,9 @@ pub fn answered_id(message: &Json) -> Option<Id> {
     answered_ids(message.as_str().as_bytes()).pop()
 }
 
-/// A result under this id.
-pub fn result(id: &str, result: &RawValue) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
-}
-
-/// An error under this id.
-pub fn error(id: &str, error: &RawValue) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
-}
-
-/// The error that a call gets which the server has not answered. `outcome` is what is known of the
-/// call: `unknown`, `not_sent` or `not_kept`.
-fn call_error(id: &str, message: &str, outcome: &str) -> Json {
-    let error = json!({"code": CONNECTION, "message": message, "data": {"outcome": outcome}});
-    Json::trusted(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))
+/// The error that a call gets which the server has not answered.
+fn call_error(id: &str, message: &str, outcome: Outcome) -> Json {
+    Json::trusted(answers::error(id, code::CONNECTION, message, Some(outcome)))
 }
 
 /// The server ended with the call: it may have been carried out or not.
@@ -378,14 +367,14 @@ pub fn outcome_unknown(id: &str) -> Json {
     call_error(
         id,
         "the server ended before it had answered: the outcome of this call is unknown",
-        "unknown",
+        Outcome::Unknown,
     )
 }
 
 /// The client has left too many messages of the call unread.
 pub fn unread(id: &str) -> Json {
     let message = "the client has left too many messages unread: the call was cancelled, and its outcome is unknown";
-    call_error(id, message, "unknown")
+    call_error(id, message, Outcome::Unknown)
 }
 
 /// The server has never got the call.
@@ -393,7 +382,7 @@ pub fn not_started(id: &str) -> Json {
     call_error(
         id,
         "the server ended before it had got this call, which was not started",
-        "not_sent",
+        Outcome::NotSent,
     )
 }
 
@@ -402,16 +391,16 @@ pub fn not_started(id: &str) -> Json {
 pub fn refused_upstream(id: &str, status: StatusCode, sentence: &str) -> Json {
     // A server that fails may have begun.
     let outcome = if status.is_server_error() {
-        "unknown"
+        Outcome::Unknown
     } else {
-        "not_sent"
+        Outcome::NotSent
     };
     call_error(id, sentence, outcome)
 }
 
 /// The outcome of this call is unknown, for the reason in this sentence.
 pub fn unknown_because(id: &str, sentence: &str) -> Json {
-    call_error(id, sentence, "unknown")
+    call_error(id, sentence, Outcome::Unknown)
 }
 
 /// The server has not got this call, for the reason in this sentence.
@@ -419,49 +408,45 @@ pub fn not_sent(id: &str, sentence: &str) -> Json {
     call_error(
         id,
         &format!("{sentence}: this call was not sent"),
-        "not_sent",
+        Outcome::NotSent,
     )
 }
 
 /// A call that was refused before anything of it was sent to the server.
 pub fn refused(id: &str, refusal: &Refusal) -> Json {
-    let error =
-        json!({"code": refusal.code, "message": refusal.message, "data": {"outcome": "not_sent"}});
-    Json::trusted(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))
+    let outcome = Some(Outcome::NotSent);
+    Json::trusted(answers::error(id, refusal.code, &refusal.message, outcome))
 }
 
 /// What the server gets for a request of its own that no client will see, for this reason.
 pub fn undeliverable_request(id: &str, message: &str) -> String {
-    let error = json!({"code": CONNECTION, "message": message});
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
+    answers::error(id, code::CONNECTION, message, None)
 }
 
 /// What is kept in the place of a request of the server's that is too large: a client that did not
 /// get the request ignores its cancellation (MCP 2025-11-25, Cancellation). None: it is no request.
 pub fn in_place_of_request(request: &Json) -> Option<Json> {
-    #[derive(Deserialize)]
-    struct Request<'a> {
-        #[serde(borrow)]
-        id: &'a RawValue,
-    }
-    let Request { id } = serde_json::from_str(request.as_str()).ok()?;
-    let params = json!({"requestId": id, "reason": "this request is too large to be kept"});
-    Some(Json::from(&json!({
-        "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params
-    })))
+    let copy = OnceCell::new();
+    let message = Line::of(request.as_str().as_bytes(), &copy).message()?;
+    let Kind::Request { id, .. } = message.kind else {
+        return None;
+    };
+    let cancelled = answers::cancelled(id, "this request is too large to be kept");
+    Some(Json::trusted(
+        String::from_utf8_lossy(&cancelled).into_owned(),
+    ))
 }
 
 /// The call was carried out, and its answer can't be read.
 fn unreadable_answer(id: &str) -> Json {
     let message = "the call was carried out, but its answer can't be read: it is not JSON, is nested too deeply, or has a member twice";
-    call_error(id, message, "not_kept")
+    call_error(id, message, Outcome::NotKept)
 }
 
 /// The request of this id is not carried out, since it is not JSON, for this reason (JSON-RPC 2.0,
 /// section 5.1, invalid params).
 pub fn not_json_params(id: &str, why: &str) -> String {
-    let error = json!({"code": -32602, "message": why, "data": {"outcome": "not_sent"}});
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
+    answers::error(id, code::INVALID_PARAMS, why, Some(Outcome::NotSent))
 }
 
 /// The call was carried out, and there is no room for its answer.
@@ -469,36 +454,32 @@ pub fn answer_not_stored(id: &str, bytes: usize, limit: &str) -> Json {
     let message = format!(
         "the call was carried out, but its answer of {bytes} bytes could not be stored: {limit}"
     );
-    call_error(id, &message, "not_kept")
+    call_error(id, &message, Outcome::NotKept)
 }
 
 /// A message of ours for the client's log.
 pub fn log_message(text: &str) -> Json {
-    let params = json!({"level": "warning", "logger": "mcp-sessiond", "data": text});
-    let message = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params});
-    Json::trusted(message.to_string())
+    Json::trusted(answers::log("warning", text))
 }
 
 /// So many messages of a stream were pruned before the client came for them.
 pub fn gap_notice(count: u64) -> String {
-    log_notification(&format!(
-        "{count} earlier messages of this stream were pruned, and are lost"
-    ))
+    answers::log(
+        "error",
+        &format!("{count} earlier messages of this stream were pruned, and are lost"),
+    )
 }
 
 /// A notification that the session has ended, with its server, to make room for another one.
 pub fn made_room_notice(uncalled: Duration) -> String {
     let seconds = uncalled.as_secs();
-    log_notification(&format!(
-        "this session has ended, with its server, and what the server had in memory is lost: there was no call for \
+    answers::log(
+        "error",
+        &format!(
+            "this session has ended, with its server, and what the server had in memory is lost: there was no call for \
          {seconds} s, and a new client needed the room (http.sessions). `initialize` begins a new session"
-    ))
-}
-
-/// A line of the client's log that is no event of the stream.
-fn log_notification(data: &str) -> String {
-    let params = json!({"level": "error", "logger": "mcp-sessiond", "data": data});
-    json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).to_string()
+        ),
+    )
 }
 
 /// What came back to the `initialize` of ours: a result, or an error.

@@ -7,9 +7,6 @@ use std::time::Duration;
 use axum::http::StatusCode;
 pub use mcp_sessiond_client::tower::{CONNECTION, INVALID, Refusal};
 
-/// JSON-RPC's code for what can't be read.
-pub const UNREADABLE: i64 = -32700;
-
 /// There is no server for the session.
 pub fn no_server(why: impl Display) -> Refusal {
     Refusal::new(

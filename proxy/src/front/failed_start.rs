@@ -3,24 +3,21 @@
 //! with the reason, and tries again at the next `initialize`. Until then a note says so where
 //! `status` looks.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
 use bytes::Bytes;
-use mcp_sessiond_jsonrpc::Oversized;
-use mcp_sessiond_jsonrpc::message::Kind;
+use mcp_sessiond_jsonrpc::{Oversized, answers, message};
+use mcp_sessiond_relay::is_initialize;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::open::{CONNECTION_CLOSED, answer, for_each_message};
+use super::open::push;
 use crate::lines::{CHUNK, Line, LineBuffer, is_transient, read_into};
 use crate::notices::{FailedNote, note_failed, print};
-
-/// JSON-RPC's code for a method that does not exist. A host that gets it for `server/discover` goes
-/// on with `initialize`.
-const NO_METHOD: i32 = -32601;
 
 /// Why a server can't be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,16 +149,6 @@ impl From<&StartError> for ExitCode {
     }
 }
 
-/// Whether the line is the host's `initialize`.
-fn is_initialize(line: &[u8]) -> bool {
-    let mut is_initialize = false;
-    for_each_message(&Bytes::copy_from_slice(line), |message, whole| {
-        is_initialize |= whole
-            && matches!(&message.kind, Kind::Request { method, .. } if method == "initialize");
-    });
-    is_initialize
-}
-
 /// Answers each request of a line.
 fn answer_line(line: Line, error: &StartError) {
     match line {
@@ -176,21 +163,18 @@ fn answer_line(line: Line, error: &StartError) {
 
 /// An answer to each request of a line, a line each.
 fn answers(line: &Bytes, why: &str) -> Vec<u8> {
-    let mut answers = Vec::new();
-    for_each_message(line, |asked, _| {
-        let Kind::Request { id, method } = &asked.kind else {
-            return;
+    let mut all = Vec::new();
+    let copy = OnceCell::new();
+    for (id, method) in message::Line::of(line, &copy).requests() {
+        let answer = match method {
+            // The host goes on with `initialize`.
+            "server/discover" => answers::no_method(id, why),
+            "initialize" => answers::failed(id, why),
+            _ => answers::not_sent(id, &format!("{why}; this call was not sent")),
         };
-        match &**method {
-            "server/discover" => answer(&mut answers, id, NO_METHOD, why, None),
-            "initialize" => answer(&mut answers, id, CONNECTION_CLOSED, why, None),
-            _ => {
-                let why = format!("{why}; this call was not sent");
-                answer(&mut answers, id, CONNECTION_CLOSED, &why, Some("not_sent"));
-            }
-        }
-    });
-    answers
+        push(&mut all, &answer);
+    }
+    all
 }
 
 /// Writes to the host. One that has closed its end gets nothing; the end of its input follows.

@@ -1,15 +1,16 @@
 //! The host's first line, which has the client's name. It is read before anything is claimed, and
 //! passed on unchanged.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
+use mcp_sessiond_jsonrpc::message::Line;
 use mcp_sessiond_proto::ClientName;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use serde::Deserialize;
 
 use super::raw::is_raw;
 use crate::lines::{CHUNK, LineBuffer, is_transient};
@@ -76,29 +77,14 @@ fn is_readable(input: &File, until: Instant) -> bool {
 /// their `_meta` (from 2026-07-28 on, every request). None where the line is something else: a
 /// batch, a notification, no JSON.
 fn client_of(line: &[u8]) -> Option<ClientName> {
-    #[derive(Deserialize)]
-    struct Line {
-        params: Params,
-    }
-    #[derive(Deserialize)]
-    struct Params {
-        #[serde(rename = "clientInfo")]
-        client: Option<Client>,
-        #[serde(rename = "_meta")]
-        meta: Option<Meta>,
-    }
-    #[derive(Deserialize)]
-    struct Meta {
-        #[serde(rename = "io.modelcontextprotocol/clientInfo")]
-        client: Option<Client>,
-    }
-    #[derive(Deserialize)]
-    struct Client {
-        name: String,
-    }
-    let Params { client, meta } = serde_json::from_slice::<Line>(line).ok()?.params;
-    let client = client.or_else(|| meta?.client)?;
-    Some(ClientName::cut(&client.name))
+    let copy = OnceCell::new();
+    let params = Line::of(line, &copy).message()?.params()?;
+    let client = params.member("clientInfo").or_else(|| {
+        let meta = params.member("_meta")?;
+        meta.member("io.modelcontextprotocol/clientInfo")
+    });
+    let name: String = client?.member("name")?.read()?;
+    Some(ClientName::cut(&name))
 }
 
 #[cfg(test)]

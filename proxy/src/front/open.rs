@@ -5,10 +5,8 @@ use std::cell::OnceCell;
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
-
-/// JSON-RPC's code for a connection that was closed, as the SDKs have it.
-pub(super) const CONNECTION_CLOSED: i32 = -32000;
+use mcp_sessiond_jsonrpc::answers;
+use mcp_sessiond_jsonrpc::message::{Kind, Line};
 
 /// The calls that the host has made and got no answer to.
 #[derive(Debug, Default)]
@@ -29,8 +27,11 @@ struct Initialize {
 impl Open {
     /// Takes down what the host says.
     pub fn from_host(&mut self, line: &Bytes) {
-        for_each_message(line, |message, whole| match &message.kind {
-            Kind::Request { id, method } if method == "initialize" && whole => {
+        let copy = OnceCell::new();
+        let read = Line::of(line, &copy);
+        let is_one = matches!(read, Line::One(_));
+        read.messages().for_each(|message| match &message.kind {
+            Kind::Request { id, method } if method == "initialize" && is_one => {
                 self.initialize = Some(Initialize {
                     line: line.clone(),
                     id: Some((*id).into()),
@@ -52,7 +53,8 @@ impl Open {
         if self.is_settled() {
             return;
         }
-        for_each_message(line, |message, _| {
+        let copy = OnceCell::new();
+        Line::of(line, &copy).messages().for_each(|message| {
             if let Kind::Answer { id, failed } = &message.kind {
                 match &mut self.initialize {
                     Some(initialize) if initialize.id.as_deref() == Some(id) => {
@@ -97,71 +99,30 @@ impl Open {
     /// The keeper is lost. Returns an answer to each call, a line each: nobody knows what became of
     /// it.
     pub fn fail_all(&mut self) -> Vec<u8> {
-        let mut answers = Vec::new();
+        let mut failures = Vec::new();
         for id in self.calls.drain() {
-            answer(
-                &mut answers,
-                &id,
-                CONNECTION_CLOSED,
-                "the server was lost before it answered; the outcome is unknown",
-                Some("unknown"),
-            );
+            let why = "the server was lost before it answered; the outcome is unknown";
+            push(&mut failures, &answers::unknown(&id, why));
         }
-        answers
+        failures
     }
 }
 
 /// An answer to each call in what the host has said, a line each: it was not sent, for this reason.
 pub fn refusals(line: &Bytes, why: &str) -> Vec<u8> {
-    let mut answers = Vec::new();
+    let mut refusals = Vec::new();
     let message = format!("the server can't be started again: {why}; this call was not sent");
-    for_each_message(line, |asked, _| {
-        if let Kind::Request { id, .. } = &asked.kind {
-            answer(
-                &mut answers,
-                id,
-                CONNECTION_CLOSED,
-                &message,
-                Some("not_sent"),
-            );
-        }
-    });
-    answers
-}
-
-/// Writes an answer of ours to the call with this id, whose raw text it is.
-pub(super) fn answer(
-    answers: &mut Vec<u8>,
-    id: &str,
-    code: i32,
-    message: &str,
-    outcome: Option<&str>,
-) {
-    let message = serde_json::Value::from(message);
-    let data = outcome.map_or_else(String::new, |outcome| {
-        format!(r#","data":{{"outcome":"{outcome}"}}"#)
-    });
-    let answer = format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}{data}}}}}"#
-    );
-    answers.extend_from_slice(answer.as_bytes());
-    answers.push(b'\n');
-}
-
-/// Calls `see` with each message of a line, and with whether it is the whole line.
-pub(super) fn for_each_message(line: &Bytes, mut see: impl FnMut(&Message<'_>, bool)) {
     let copy = OnceCell::new();
-    match Line::of(line, &copy) {
-        Line::One(Part::Message(message)) => see(&message, true),
-        Line::Batch(parts) => {
-            for (_, part) in &parts {
-                if let Part::Message(message) = part {
-                    see(message, false);
-                }
-            }
-        }
-        Line::Blank | Line::One(_) => {}
+    for (id, _) in Line::of(line, &copy).requests() {
+        push(&mut refusals, &answers::not_sent(id, &message));
     }
+    refusals
+}
+
+/// Appends an answer of ours, and a line's end.
+pub(super) fn push(answers: &mut Vec<u8>, answer: &[u8]) {
+    answers.extend_from_slice(answer);
+    answers.push(b'\n');
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use bytes::Bytes;
 use mcp_sessiond_bundle::{Pipe, TrackedLine, WAITING};
 use mcp_sessiond_client::{ClaimRequest, Options};
 use mcp_sessiond_jsonrpc::message::{Line, Part};
+use mcp_sessiond_jsonrpc::owned::Unreadable;
 use mcp_sessiond_proto::Claimed;
 use mcp_sessiond_proto::types::LeaseRef;
-use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
 use super::FAILED;
@@ -246,37 +246,19 @@ impl Carrying {
 /// An answer to each part of a line that is not JSON-RPC.
 fn unreadable(line: &Bytes) -> Vec<Bytes> {
     let copy = OnceCell::new();
-    let all = match Line::of(line, &copy) {
-        Line::Blank => Vec::new(),
-        Line::One(part) => vec![(0..line.len(), part)],
-        Line::Batch(parts) => parts,
-    };
-    let odd = all
-        .into_iter()
-        .filter(|(_, part)| !matches!(part, Part::Message(_)));
-    odd.filter_map(|(span, _)| {
-        let read = serde_json::from_slice::<Value>(&line[span]);
-        let (code, why) = match read {
-            Ok(_) => (-32600, "this is not a JSON-RPC 2.0 request"),
-            Err(_) => (-32700, "this is not JSON"),
-        };
-        let said = read.unwrap_or_default();
-        // Nobody waits for an answer to an answer.
-        let is_answer = said.get("result").or(said.get("error")).is_some();
-        let id = said
-            .get("id")
-            .filter(|id| id.is_string() || id.is_number())
-            .cloned();
-        let error =
-            json!({"code": code, "message": format!("{why}; it was not sent to the server")});
-        let answer = json!({"jsonrpc": "2.0", "id": id, "error": error});
-        (!is_answer).then(|| answer.to_string().into())
-    })
-    .collect()
+    let read = Line::of(line, &copy);
+    let odd = read.parts().filter_map(|(span, part)| match part {
+        Part::Message(_) => None,
+        Part::Unreadable(_) | Part::Other => Some(span.map_or(&line[..], |span| &line[span])),
+    });
+    odd.filter_map(|sent| Unreadable::of(sent).refusal())
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]

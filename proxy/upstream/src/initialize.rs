@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::answers;
 use mcp_sessiond_jsonrpc::id::normal;
 use mcp_sessiond_jsonrpc::one_line;
 use mcp_sessiond_relay::verdict::names_session;
@@ -14,9 +15,7 @@ use tokio::time::timeout;
 use crate::http::{HttpReply, HttpRequest, PING, PING_ID, Reply};
 use crate::ledger::SessionRecord;
 use crate::link::{Link, NewSession};
-use crate::messages::{
-    CallFailure, answered, initialize_request, initialize_result, messages, notification,
-};
+use crate::messages::{CallFailure, answered, messages};
 use crate::news::News;
 use crate::session_headers::{Loss, SessionHeaders};
 
@@ -128,7 +127,7 @@ impl Link {
         match former.result.as_ref().filter(|_| news == News::Resumed) {
             Some(result) => {
                 self.takes_up(former.clone());
-                self.deliver(self.numbers().ours(), initialize_result(id, result))
+                self.deliver(self.numbers().ours(), answers::result(id, result.get()))
                     .await;
                 Ok(true)
             }
@@ -220,7 +219,7 @@ impl Link {
         {
             self.deliver(
                 numbers.ours(),
-                notification(&format!("notifications/{list}/list_changed")),
+                answers::notification(&format!("notifications/{list}/list_changed")),
             )
             .await;
         }
@@ -236,11 +235,11 @@ impl Link {
             .initialize()
             .ok_or_else(|| InitializeError::ForNow("no handshake is on record".to_owned()))?;
         let shaken = self
-            .send_initialize(ID, initialize_request(ID, &params))
+            .send_initialize(ID, answers::request(ID, "initialize", params.get()))
             .await
             .map_err(passing)?;
         let session = shaken.session.ok_or(InitializeError::Refused)?;
-        let initialized = HttpRequest::Post(notification("notifications/initialized"));
+        let initialized = HttpRequest::Post(answers::notification("notifications/initialized"));
         let replied = self
             .wire
             .ask(&initialized, &session.stamp())

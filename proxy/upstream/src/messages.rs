@@ -6,18 +6,14 @@
 use std::cell::OnceCell;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::answers;
 use mcp_sessiond_jsonrpc::id::normal;
 use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
 use mcp_sessiond_jsonrpc::one_line;
 use mcp_sessiond_jsonrpc::readable::Readable;
-use serde_json::value::RawValue;
-use serde_json::json;
 
 /// An id, as its JSON.
 pub(super) type Id = Box<str>;
-
-/// JSON-RPC's code for a call whose failure is the connection's.
-const CONNECTION: i32 = -32000;
 
 /// What a message of the host is.
 #[derive(Debug, PartialEq, Eq)]
@@ -99,28 +95,11 @@ impl CallFailure {
 
     /// The answer to this call.
     pub(super) fn answer(&self, id: &str) -> Bytes {
-        let (message, outcome) = match self {
-            Self::Unknown(message) => (message, "unknown"),
-            Self::NotSent(message) => (message, "not_sent"),
-        };
-        let error = json!({"code": CONNECTION, "message": message, "data": {"outcome": outcome}});
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#).into()
+        match self {
+            Self::Unknown(message) => answers::unknown(id, message),
+            Self::NotSent(message) => answers::not_sent(id, message),
+        }
     }
-}
-
-/// The answer to `initialize`, of a session that goes on.
-pub(super) fn initialize_result(id: &str, result: &RawValue) -> Bytes {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into()
-}
-
-/// A request of ours.
-pub(super) fn initialize_request(id: &str, params: &RawValue) -> Bytes {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{params}}}"#).into()
-}
-
-/// A notification without parameters.
-pub(super) fn notification(method: &str) -> Bytes {
-    format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#).into()
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! What is between a host and a server that is started at the first call, without I/O: what is
 //! answered from memory, what is watched, and what is remembered.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use mcp_sessiond_jsonrpc::code;
-use mcp_sessiond_jsonrpc::error::RpcError;
+use mcp_sessiond_jsonrpc::answers;
+use mcp_sessiond_jsonrpc::message::Line;
 use mcp_sessiond_jsonrpc::object::{Object, raw};
 use mcp_sessiond_jsonrpc::owned::{Id, Message, Outcome};
 use serde_json::value::RawValue;
@@ -304,28 +305,15 @@ fn cursor(params: Option<&RawValue>) -> Option<Box<RawValue>> {
 
 /// Answers to each request in what the host has said: it was not sent, for this reason.
 pub(super) fn refusals(line: &[u8], why: &str) -> Vec<Bytes> {
-    let requests = Message::read(line)
-        .into_iter()
-        .filter_map(|message| match message {
-            Message::Request { id, .. } => Some(id),
-            _ => None,
-        });
-    let refusal = |id| {
-        let message = format!(
-            "the server can't be started: {why}; this call was not sent. The next call tries again"
-        );
-        let data = serde_json::json!({"outcome": "not_sent"});
-        let error = RpcError {
-            data: Some(raw(&data)),
-            ..RpcError::new(code::CONNECTION, message)
-        };
-        Message::Answer {
-            id,
-            outcome: Err(error),
-        }
-        .write()
-    };
-    requests.map(refusal).collect()
+    let message = format!(
+        "the server can't be started: {why}; this call was not sent. The next call tries again"
+    );
+    let copy = OnceCell::new();
+    let read = Line::of(line, &copy);
+    let refusals = read
+        .requests()
+        .map(|(id, _)| answers::not_sent(id, &message));
+    refusals.collect()
 }
 
 /// The parameters of a request for the page behind a cursor.

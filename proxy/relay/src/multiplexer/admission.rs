@@ -199,10 +199,8 @@ impl Multiplexer {
             .get(&client)
             .and_then(|client| client.refused.as_ref());
         let line = match (refused, &self.initialization) {
-            (Some(error), _) => format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#),
-            (None, Initialization::Done { result, .. }) => {
-                format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
-            }
+            (Some(error), _) => answers::failure(id, error),
+            (None, Initialization::Done { result, .. }) => answers::result(id, result),
             (None, _) => return,
         };
         self.tell_client(client, line);

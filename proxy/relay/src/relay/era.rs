@@ -128,17 +128,15 @@ fn taught(message: &Message<'_>, failed: bool) -> Option<Discover> {
 }
 
 /// Whether a line is an `initialize`.
-pub fn is_initialize(line: &Bytes) -> bool {
+pub fn is_initialize(line: &[u8]) -> bool {
     let copy = OnceCell::new();
     let message = Line::of(line, &copy).message();
     message.is_some_and(|message| message.asks_for("initialize"))
 }
 
 fn refusal(id: &str, known: Option<&Discover>) -> Bytes {
-    match known.and_then(Discover::error) {
-        Some(error) => answers::failed_with(id, error.as_str()),
-        None => answers::failed_with(id, PLAIN_REFUSAL),
-    }
+    let error = known.and_then(Discover::error);
+    answers::failure(id, error.map_or(PLAIN_REFUSAL, Json::as_str)).into()
 }
 
 impl Relay {

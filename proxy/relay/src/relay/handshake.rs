@@ -512,9 +512,10 @@ impl Relay {
             return;
         };
         if self.handshake.told.logs && self.front.as_ref().is_some_and(|front| front.ready) {
-            self.tell_front(answers::log(&format!(
+            let text = format!(
                 "the server has ended ({why}); this is a fresh one, which has nothing that it had in memory"
-            )));
+            );
+            self.tell_front(answers::log("warning", &text).into());
         }
     }
 

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use mcp_sessiond_client::tower::SessionCookie;
 use mcp_sessiond_client::{Caller, Json};
+use mcp_sessiond_jsonrpc::answers;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
@@ -235,7 +236,7 @@ async fn initialize(
     });
     match began.await.map_err(|_| broken())?? {
         Beginning::Session(live) => Ok(handshaken(settings, path, &live, id)),
-        Beginning::Refused(error) => Ok(json(messages::error(id, &error))),
+        Beginning::Refused(error) => Ok(json(answers::failure(id, error.get()))),
     }
 }
 
@@ -263,7 +264,7 @@ async fn known(
 
 /// The answer to `initialize` that is on record.
 fn handshaken(settings: &Settings, path: &str, live: &Live, id: &Id) -> Response<Body> {
-    let mut response = json(messages::result(id, &live.record().result));
+    let mut response = json(answers::result(id, live.record().result.get()));
     let headers = response.headers_mut();
     name_session(headers, live.id());
     if settings.cookie {

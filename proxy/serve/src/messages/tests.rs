@@ -1,5 +1,7 @@
 //! The messages as the server gets them, and as the client does.
 
+use serde_json::json;
+
 use super::*;
 
 #[test]

@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderName, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::code::{INVALID_PARAMS as PARAMS, NO_METHOD};
 use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
 use mcp_sessiond_jsonrpc::one_line;
 use mcp_sessiond_jsonrpc::readable::Readable;
@@ -24,12 +25,8 @@ pub(super) const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-proto
 const METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
 const NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
 
-/// JSON-RPC's code for a method that does not exist.
-const NO_METHOD: i64 = -32601;
 /// MCP's code for a request that needs a capability of the client that the client has not named.
 const CAPABILITY: i64 = -32021;
-/// JSON-RPC's code for parameters that can't be taken.
-const PARAMS: i64 = -32602;
 /// MCP's code for headers that contradict the body.
 const HEADER_MISMATCH: i64 = -32020;
 /// MCP's code for a version that is not spoken.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use mcp_sessiond_client::{RequestId, Session, SessionId};
-use serde_json::{Value, json};
+use mcp_sessiond_jsonrpc::{answers, code};
+use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -295,7 +296,7 @@ impl Server {
         reason: &'static str,
     ) {
         let _ = backend
-            .send(cancellation(&cancelled.id, reason).into())
+            .send(answers::cancelled(&cancelled.id, reason))
             .await;
         sleep(CANCEL_WAIT).await;
         self.state().open.forget(&cancelled.key);
@@ -364,18 +365,10 @@ impl Server {
     }
 }
 
-/// Tells the server that a request is cancelled, by the id that it was sent under, as JSON.
-fn cancellation(id: &str, reason: &str) -> String {
-    let reason = Value::from(reason);
-    format!(
-        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":{reason}}}}}"#
-    )
-}
-
 /// The answer to a request of the server's own.
 fn no_requests(id: &str) -> String {
-    let error = json!({"code": -32601, "message": "a server of MCP 2026-07-28 sends no requests"});
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
+    let why = "a server of MCP 2026-07-28 sends no requests";
+    answers::error(id, code::NO_METHOD, why, None)
 }
 
 /// A request that is not over. The server is not ended for want of use before this is dropped.

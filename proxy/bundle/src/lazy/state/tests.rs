@@ -1,5 +1,7 @@
 //! What is answered without a server, and what is watched with one.
 
+use mcp_sessiond_jsonrpc::code;
+use mcp_sessiond_jsonrpc::error::RpcError;
 use serde_json::json;
 
 use super::*;
