@@ -1,11 +1,14 @@
 //! The handshake with a server, and how it is repeated to one that has forgotten it.
 
+use std::cell::OnceCell;
 use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_jsonrpc::answers;
 use mcp_sessiond_jsonrpc::id::normal;
+use mcp_sessiond_jsonrpc::message::{Kind, Line};
 use mcp_sessiond_jsonrpc::one_line;
+use mcp_sessiond_jsonrpc::readable::Readable;
 use mcp_sessiond_relay::verdict::names_session;
 use serde::Deserialize;
 use serde_json::Value;
@@ -38,17 +41,6 @@ impl From<Loss> for News {
             Loss::OtherLogin => Self::OtherLogin,
         }
     }
-}
-
-#[derive(Deserialize)]
-struct Answer {
-    result: Option<Box<RawValue>>,
-}
-
-#[derive(Deserialize)]
-struct Pong {
-    result: Option<Box<RawValue>>,
-    error: Option<Box<RawValue>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -295,14 +287,16 @@ impl Link {
             .last()
             .filter(|line| is_answer(line, id))
             .ok_or_else(|| CallFailure::lost(self.wire.name()))?;
-        let result = serde_json::from_slice::<Answer>(answer)
-            .ok()
-            .and_then(|answer| answer.result);
-        let session = result.map(|result| {
+        let copy = OnceCell::new();
+        let result = Line::of(answer, &copy)
+            .message()
+            .and_then(|answer| answer.result());
+        let text = result.and_then(|result| RawValue::from_string(result.sent()?.into()).ok());
+        let session = result.zip(text).map(|(read, result)| {
             let Chosen {
                 protocol_version,
                 capabilities,
-            } = serde_json::from_str(result.get()).unwrap_or_default();
+            } = read.object().unwrap_or_default();
             NewSession {
                 id: session,
                 version: protocol_version,
@@ -317,18 +311,23 @@ impl Link {
 
 /// What the answer to a `ping` shows of the session that it was said in.
 fn pong(text: &Bytes) -> News {
-    let read = |line: &Bytes| serde_json::from_slice::<Pong>(line).ok();
-    match &messages(text)[..] {
-        [line] => match read(line) {
-            Some(Pong {
-                result: Some(_),
-                error: None,
-            }) if is_answer(line, PING_ID) => News::Resumed,
-            Some(Pong {
-                error: Some(error), ..
-            }) if names_session(error.get().as_bytes()) => News::Forgotten,
-            _ => News::Silent,
-        },
+    let copy = OnceCell::new();
+    let read = Line::of(text, &copy);
+    let mut messages = read.messages();
+    let (Some(message), None) = (messages.next(), messages.next()) else {
+        return News::Silent;
+    };
+    let names_it = |error: &str| names_session(error.as_bytes());
+    match message.kind {
+        Kind::Answer { id, failed: false } if normal(id) == normal(PING_ID) => News::Resumed,
+        Kind::Answer { .. }
+            if message
+                .error()
+                .and_then(Readable::sent)
+                .is_some_and(names_it) =>
+        {
+            News::Forgotten
+        }
         _ => News::Silent,
     }
 }

@@ -2,11 +2,13 @@
 //! "Receiving Messages"). Its body is dropped when the client has hung up, and the request is
 //! cancelled by that.
 
+use std::cell::OnceCell;
+
 use axum::body::Body;
 use axum::http::Response;
 use bytes::Bytes;
 use mcp_sessiond_client::Json;
-use serde::Deserialize;
+use mcp_sessiond_jsonrpc::message::Line;
 use tokio::time::timeout;
 
 use super::envelope;
@@ -33,20 +35,12 @@ pub(super) async fn reply(mut waiting: PendingRequest) -> Response<Body> {
 }
 
 fn whole(message: &Json) -> Response<Body> {
-    #[derive(Deserialize)]
-    struct Answer {
-        error: Option<Failure>,
-    }
-    #[derive(Deserialize)]
-    struct Failure {
-        code: i64,
-    }
-    let failure = serde_json::from_str::<Answer>(message.as_str())
-        .ok()
-        .and_then(|answer| answer.error);
+    let copy = OnceCell::new();
+    let read = Line::of(message.as_str().as_bytes(), &copy).message();
+    let code = read.and_then(|message| message.error_code());
     let mut response = json(message.as_str().to_owned());
-    if let Some(failure) = failure {
-        *response.status_mut() = envelope::status(failure.code);
+    if let Some(code) = code {
+        *response.status_mut() = envelope::status(code);
     }
     response
 }

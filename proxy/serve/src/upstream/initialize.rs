@@ -1,10 +1,12 @@
 //! The handshake with a server, and how it is said again to one that has forgotten it.
 
+use std::cell::OnceCell;
 use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_client::Json;
 use mcp_sessiond_jsonrpc::id::normal;
+use mcp_sessiond_jsonrpc::message::Line;
 use mcp_sessiond_relay::verdict::Verdict;
 use serde::Deserialize;
 use serde_json::Value;
@@ -24,11 +26,6 @@ const ID: &str = r#""mcp-sessiond-serve-initialize""#;
 
 /// What tells clients that a server has other things than before.
 const LISTS: [&str; 3] = ["tools", "resources", "prompts"];
-
-#[derive(Debug, Deserialize)]
-struct Answer {
-    result: Option<Chosen>,
-}
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -156,9 +153,10 @@ impl Link {
             .last()
             .filter(|line| is_answer(line, id))
             .ok_or_else(|| outcome_unknown(id))?;
-        let chosen = serde_json::from_slice::<Answer>(answer)
-            .ok()
-            .and_then(|answer| answer.result);
+        let copy = OnceCell::new();
+        let chosen = Line::of(answer, &copy)
+            .message()
+            .and_then(|answer| answer.result()?.object());
         let session = chosen.map(
             |Chosen {
                  protocol_version,
