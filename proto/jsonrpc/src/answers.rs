@@ -119,7 +119,7 @@ pub fn unclear_token(id: &str) -> Bytes {
     error(id, INVALID_REQUEST, why, None).into()
 }
 
-/// A message is no request, or not even JSON, and a front has gone no further with it.
+/// What was sent is not a request, or not even JSON. Its sender gets this.
 pub fn not_a_request(id: &str, is_json: bool) -> Bytes {
     let (code, what) = if is_json {
         (INVALID_REQUEST, "a JSON-RPC 2.0 request")

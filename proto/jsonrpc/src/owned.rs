@@ -52,7 +52,7 @@ impl Unreadable {
         }
     }
 
-    /// What its sender gets; nobody waits for an answer to an answer.
+    /// What its sender gets. None: it is an answer, and nobody waits for an answer to that.
     pub fn refusal(&self) -> Option<Bytes> {
         let id = self.id.as_ref().map_or("null", Id::as_json);
         let is_answer = self.is_answer && !self.is_request;
@@ -158,7 +158,8 @@ impl Message {
         parts.collect()
     }
 
-    /// None where it had to be made readable, answers nothing, or is deeper than others read.
+    /// None where it had to be made readable, is an answer to no request, or is deeper than 128
+    /// levels.
     fn of(message: &message::Message<'_>) -> Option<Self> {
         let text = message.whole().sent_but_for_mark()?;
         if is_deep(text) {
