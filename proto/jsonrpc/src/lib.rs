@@ -39,6 +39,8 @@ pub mod answers;
 pub mod code;
 pub mod edits;
 pub mod error;
+#[cfg(test)]
+mod fuzz;
 pub mod id;
 pub mod id_prefix;
 mod members;
