@@ -188,6 +188,16 @@ impl Host {
         vec![project.join(name)]
     }
 
+    /// What people call this host, where it asks them again to approve a server whose entry has
+    /// changed. Claude Code approves a project's server by its name, and does not (run).
+    pub(crate) fn asks_again(self) -> Option<&'static str> {
+        match self {
+            Self::Vscode => Some("VS Code"),
+            Self::Cursor => Some("Cursor"),
+            _ => None,
+        }
+    }
+
     /// Under which name the file has its servers.
     pub(crate) fn key(self) -> &'static str {
         match self {

@@ -10,7 +10,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use mcp_sessiond_daemon::config::host_title;
 use mcp_sessiond_process::signals::not_ignored;
+use mcp_sessiond_process::{PinnedProcess, Table, command_line, find_host, name_of};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use signal_hook_tokio::Signals;
@@ -39,17 +41,39 @@ const CONNECTION_CLOSED: i64 = -32000;
 /// The exit code of a shell's command that was ended by Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
-/// How the line begins that tells a host that its server has gone on: each call finds it so.
-const RESUMED: &str = "mcp-sessiond: resumed the server";
+/// How lines of a front begin that are of no use at a shell: each call finds the server running, in
+/// the environment of its first start, and the answer itself says who else has it.
+const FOR_HOSTS: [&str; 3] = [
+    "mcp-sessiond: resumed the server",
+    "mcp-sessiond: the server has the environment of its first start",
+    "mcp-sessiond: the server named `",
+];
+
+/// What a front answers where another one has the server with this name.
+const TAKEN: &str = " is in use by process ";
 
 /// Passes on the lines that a front and its server write to standard error.
 async fn pass_on(errors: ChildStderr) {
     let mut lines = BufReader::new(errors).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        if !line.starts_with(RESUMED) {
+        if !FOR_HOSTS.iter().any(|begin| line.starts_with(begin)) {
             let _ = writeln!(std::io::stderr(), "{}", printable(&line));
         }
     }
+}
+
+/// Who has a server, by the pid of its wrapper: the wrapper's host, where it can be found.
+fn holder(wrapper: &str) -> String {
+    let of_wrapper = || {
+        let wrapper = PinnedProcess::open(wrapper.parse().ok()?).ok()?;
+        let host = find_host(&wrapper, &Table::default()).host.ok()?;
+        let line = command_line(&host).ok();
+        let title = line.as_ref().and_then(host_title);
+        let pid = host.id().pid;
+        let name = title.map_or_else(|| name_of(pid), str::to_owned);
+        Some(format!("{name} (pid {pid})"))
+    };
+    of_wrapper().unwrap_or_else(|| format!("process {wrapper}"))
 }
 
 /// Why there is no answer: the exit code, and a sentence. None: the user has ended it, and knows.
@@ -139,18 +163,23 @@ impl McpClient {
                     .await?;
                 Ok(client)
             }
-            // The sentence names the holder.
             Err(error) => {
-                let is_ours = error["code"] == CONNECTION_CLOSED;
-                let is_taken = error["message"]
-                    .as_str()
-                    .is_some_and(|message| message.contains("is in use by process"));
-                let code = if is_ours && is_taken {
-                    TEMPORARY
-                } else {
-                    UNAVAILABLE
+                let message = error["message"].as_str().unwrap_or_default();
+                let taken = message
+                    .split_once(TAKEN)
+                    .filter(|_| error["code"] == CONNECTION_CLOSED);
+                let failure = match taken {
+                    Some((_, rest)) => {
+                        let wrapper = rest.split(|c: char| !c.is_ascii_digit()).next();
+                        let holder = holder(wrapper.unwrap_or_default());
+                        let sentence = format!(
+                            "{} is in use by {holder}, and this call was not sent; try again when {holder} has closed it",
+                            client.name
+                        );
+                        CallFailure::new(TEMPORARY, sentence)
+                    }
+                    None => CallFailure::new(UNAVAILABLE, client.sentence(&error)),
                 };
-                let failure = CallFailure::new(code, client.sentence(&error));
                 client.leave().await;
                 Err(failure)
             }
@@ -229,7 +258,7 @@ impl McpClient {
 
     fn ended(&self) -> CallFailure {
         let sentence = format!(
-            "{}: the connection has ended before the answer; `mcp-sessiond doctor` looks for the cause",
+            "{}: the connection ended before the answer came; `mcp-sessiond doctor` looks for the cause",
             self.name
         );
         CallFailure::new(UNAVAILABLE, sentence)

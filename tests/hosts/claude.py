@@ -14,12 +14,13 @@ CLAUDE = INSTALLED / "claude" / "node_modules" / ".bin" / "claude"
 KEY = "sk-ant-api03-a-key-that-only-the-fake-api-knows"
 
 
-def environment(world):
-    """Past the questions of a first start, and without any traffic but the model's."""
+def environment(world, *projects):
+    """Past the questions of a first start, in these projects, too, and without any traffic but the model's."""
+    trusted = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
     (world.home / ".claude.json").write_text(json.dumps({
         "hasCompletedOnboarding": True, "lastOnboardingVersion": PACKAGE[2], "theme": "dark",
         "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
-        "projects": {str(world.project): {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}}}))
+        "projects": {str(project): trusted for project in (world.project, *projects)}}))
     return world.environment(ANTHROPIC_BASE_URL=world.api.url, ANTHROPIC_API_KEY=KEY, DISABLE_AUTOUPDATER="1",
                              CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1", ENABLE_TOOL_SEARCH="false")
 

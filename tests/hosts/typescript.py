@@ -19,8 +19,8 @@ CONNECTIONS = 4
 
 
 class Host(Peer):
-    def __init__(self, world, mode, command):
-        env = world.environment(SDK_FROM=str(INSTALLED / "typescript" / "package.json"))
+    def __init__(self, world, mode, command, **more):
+        env = world.environment(SDK_FROM=str(INSTALLED / "typescript" / "package.json"), **more)
         super().__init__(world, [NODE / "node", HERE / "typescript.mjs", MODES[mode], PROBE_MS, *command], env)
 
     def connections(self):

@@ -189,8 +189,14 @@ fn a_named_server_is_used_where_it_is_free() {
     assert_eq!(host.count(), 1);
     let (code, said_, errors) = run(&world, &["call", "mine", "increment"]);
     assert_eq!((code, &*said_), (Some(75), ""), "{errors}");
-    let holder = format!("in use by process {}", host.pipe.pid());
+    // Here the host is this test.
+    let holder = format!("(pid {}), and this call was not sent", std::process::id());
+    assert!(
+        errors.starts_with("mcp-sessiond: mine is in use by "),
+        "{errors}"
+    );
     assert!(errors.contains(&holder), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
     host.pipe.close();
     host.pipe.wait();
     assert_eq!(said(&world, &["call", "mine", "increment"]), "2\n");

@@ -114,9 +114,9 @@ async fn restarted(
         Err(why) => Err(why),
     };
     match fresh {
-        Ok(pid) => Ok(format!("{called} is restarted, and has pid {pid}")),
+        Ok(pid) => Ok(format!("{called} was restarted; its pid is {pid} now")),
         Err(why) => Err(format!(
-            "{called} is not restarted: {}",
+            "{called} was not restarted: {}",
             printable(&why.to_string())
         )),
     }

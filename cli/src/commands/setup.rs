@@ -6,6 +6,7 @@ mod display;
 mod tests;
 mod undo;
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -208,6 +209,7 @@ fn set_up(arguments: &Arguments, change: &Change) -> Result<u8, Failure> {
         .partition(|plan| plan.has_changes() || arguments.undo);
     let has_changes = plans.iter().any(Plan::has_changes);
     let mut done = 0;
+    let mut asking = BTreeSet::new();
     if arguments.undo && !arguments.dry_run && plans.is_empty() {
         records.clean();
     }
@@ -250,6 +252,7 @@ fn set_up(arguments: &Arguments, change: &Change) -> Result<u8, Failure> {
                 code = CANT_CREATE;
             } else {
                 done += usize::from(plan.has_changes());
+                asking.extend(plan.host.asks_again().filter(|_| plan.has_changes()));
                 if let Some(left) = plan.left() {
                     warn(left);
                     code = DATA_ERROR;
@@ -279,6 +282,11 @@ fn set_up(arguments: &Arguments, change: &Change) -> Result<u8, Failure> {
                  and `mcp-sessiond setup --undo` takes all of it back.\n"
             )
         })?;
+        for host in asking {
+            print_or_fail(&format!(
+                "{host} may ask you again to approve these servers, since their entries have changed.\n"
+            ))?;
+        }
     } else if !has_changes && code == 0 {
         print_or_fail("There is nothing to change.\n")?;
     } else if arguments.dry_run {

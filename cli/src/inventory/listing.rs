@@ -171,7 +171,7 @@ impl Listing {
 }
 
 /// What is said where nothing is listed.
-pub(crate) const NOTHING: &str = "Nothing is kept: there is no server that was started by `mcp-sessiond wrap` or `serve`. To wrap those of your hosts: `mcp-sessiond setup`.";
+pub(crate) const NOTHING: &str = "No server is kept now. One that you have stopped starts again when its host next calls it. To wrap the servers of your hosts, run `mcp-sessiond setup`.";
 
 /// The columns.
 pub(crate) fn heading(is_wide: bool) -> &'static [&'static str] {

@@ -92,13 +92,21 @@ impl Target {
     /// Why the name means none.
     fn refuse(what: &str, inventory: &Inventory, file: Option<&Servers>) -> CallFailure {
         let is_meant = |server: &&Server| server.host.is_some() && server.server == what;
-        if let Some(server) = inventory.servers.iter().find(is_meant) {
-            let host = server.host_name.as_deref().unwrap_or("a host");
-            let pid = server.host.unwrap_or_default();
+        let owners: Vec<String> = inventory
+            .servers
+            .iter()
+            .filter(is_meant)
+            .map(|server| {
+                let host = server.host_name.as_deref().unwrap_or("a host");
+                format!("{host} (pid {})", server.host.unwrap_or_default())
+            })
+            .collect();
+        if !owners.is_empty() {
             return CallFailure::new(
                 UNAVAILABLE,
                 format!(
-                    "{what} belongs to {host} (pid {pid}); give it a `--name` or share it to call it from a shell"
+                    "{what} belongs to {}; give it a `--name` or share it to call it from a shell",
+                    owners.join(" and to ")
                 ),
             );
         }

@@ -42,7 +42,7 @@ fn who_waits_at_a_terminal_is_told_for_what() {
         said[0].ends_with(" has ended, and a fresh one runs"),
         "{screen}"
     );
-    assert!(said[1].contains(" is restarted"), "{screen}");
+    assert!(said[1].contains(" was restarted"), "{screen}");
     // One that ends at once is not waited for, and where there is no terminal nothing is said.
     let screen = at_terminal(&world, &["restart", "counter"])
         .output()
@@ -50,7 +50,7 @@ fn who_waits_at_a_terminal_is_told_for_what() {
         .stdout;
     let screen = String::from_utf8(screen).expect("UTF-8");
     assert!(
-        screen.lines().count() == 1 && screen.contains(" is restarted"),
+        screen.lines().count() == 1 && screen.contains(" was restarted"),
         "{screen}"
     );
     client.call("ignore", json!({}));

@@ -138,7 +138,7 @@ fn a_life(columns: u32, variables: &[(&str, &str)]) {
     );
     terminal.press(&["y"]);
     terminal.wait("it is restarted", |screen| {
-        words(screen).contains(" is restarted, and has pid ")
+        words(screen).contains("was restarted; its pid is ")
     });
     let third = backend.pid();
     assert_ne!(second, third);
