@@ -47,6 +47,9 @@ pub(crate) enum Host {
     Kiro,
     Kimi,
     Openclaw,
+    Antigravity,
+    Amp,
+    Junie,
 }
 
 /// Why a host's file can't be used. What is in it is never part of the sentence.
@@ -124,6 +127,19 @@ impl Host {
                 home.join(".kimi/mcp.json"),
             ],
             Self::Openclaw => vec![home.join(".openclaw/openclaw.json")],
+            // That of all its programs, and that of its older editor.
+            Self::Antigravity => vec![
+                home.join(".gemini/config/mcp_config.json"),
+                home.join(".gemini/antigravity/mcp_config.json"),
+            ],
+            Self::Amp => ["settings.json", "settings.jsonc"]
+                .map(|name| home.join(".config/amp").join(name))
+                .into(),
+            Self::Junie => vec![
+                named("JUNIE_HOME")
+                    .unwrap_or_else(|| home.join(".junie"))
+                    .join("mcp/mcp.json"),
+            ],
             // On macOS, too.
             Self::Goose => {
                 let own = named("GOOSE_PATH_ROOT").filter(|root| root.is_absolute());
@@ -154,6 +170,9 @@ impl Host {
             "Kiro" => Self::Kiro,
             "Kimi" => Self::Kimi,
             "OpenClaw" => Self::Openclaw,
+            "Antigravity" => Self::Antigravity,
+            "Amp" => Self::Amp,
+            "Junie" => Self::Junie,
             _ => return None,
         })
     }
@@ -176,6 +195,13 @@ impl Host {
             Self::Qwen => ".qwen/settings.json",
             Self::Kiro => ".kiro/settings/mcp.json",
             Self::Kimi => ".kimi-code/mcp.json",
+            Self::Antigravity => ".agents/mcp_config.json",
+            Self::Amp => {
+                return [".amp/settings.json", ".amp/settings.jsonc"]
+                    .map(|name| project.join(name))
+                    .into();
+            }
+            Self::Junie => ".junie/mcp/mcp.json",
             Self::ClaudeDesktop
             | Self::Cline
             | Self::Windsurf
@@ -206,6 +232,8 @@ impl Host {
             Self::Opencode | Self::Openclaw => "mcp",
             Self::Zed => "context_servers",
             Self::Goose => "extensions",
+            // One name with a point in it.
+            Self::Amp => "amp.mcpServers",
             _ => "mcpServers",
         }
     }

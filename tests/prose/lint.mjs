@@ -11,6 +11,7 @@ import prh from 'textlint-rule-prh';
 import terminology from 'textlint-rule-terminology';
 import length from './length.mjs';
 import { paragraphs, subcommands } from './help.mjs';
+import { messages, sentences } from './messages.mjs';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, '..', '..');
@@ -103,6 +104,10 @@ const verbs = helps(executable);
 if (verbs.size < 20) found.push(`${executable}: only ${verbs.size} verbs have a --help`);
 for (const [name, text] of verbs) found.push(...(await faults(name, paragraphs(text).join('\n\n'), '.txt')));
 
+const said = messages(root);
+if (said.length < 1000) found.push(`only ${said.length} messages were found in the code`);
+for (const { where, said: text } of said) found.push(...(await faults(where, text, '.txt')));
+
 for (const fault of found) console.log(fault);
-console.log(`${pages().length} pages and ${verbs.size} times --help: ${found.length} faults`);
+console.log(`${pages().length} pages, ${verbs.size} times --help and ${said.length} messages: ${found.length} faults`);
 process.exit(found.length ? 1 : 0);

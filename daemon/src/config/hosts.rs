@@ -331,6 +331,27 @@ const HOSTS: &[Known] = &[
         Resume::Never,
         Read,
     ),
+    // In its editor the servers are started by a language server.
+    host(
+        "Antigravity",
+        &[
+            Named("antigravity"),
+            Named("Antigravity"),
+            Named("Antigravity Helper*"),
+            Named("antigravity/bin/*"),
+            Named("antigravity/resources/bin/*"),
+            Named("agy"),
+        ],
+        Resume::Cut,
+        Read,
+    ),
+    host(
+        "Amp",
+        &[Named("amp"), Script("amp"), Script("@sourcegraph/amp")],
+        Resume::Cut,
+        Read,
+    ),
+    host("Junie", &[Named("junie")], Resume::Cut, Read),
     host(
         "Continue CLI",
         &[Script("cn"), Script("@continuedev/cli")],

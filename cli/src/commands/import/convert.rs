@@ -316,9 +316,15 @@ fn rewritten(host: Host, text: &str) -> Result<String, String> {
             }
             (Host::Opencode, "env" | "file") => out.push_str(&format!("${{{inside}}}")),
             (Host::Opencode, _) => out.push_str(&format!("{{{inside}}}")),
-            (Host::Claude | Host::ClaudeDesktop | Host::Gemini | Host::Qwen | Host::Kiro, _)
-                if is_name(inside) =>
-            {
+            (
+                Host::Claude
+                | Host::ClaudeDesktop
+                | Host::Gemini
+                | Host::Qwen
+                | Host::Kiro
+                | Host::Amp,
+                _,
+            ) if is_name(inside) => {
                 out.push_str(&format!("${{env:{inside}}}"));
             }
             (Host::Claude | Host::Gemini | Host::Qwen, _)

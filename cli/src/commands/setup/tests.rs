@@ -97,6 +97,17 @@ fn the_command_moves_and_nothing_else() {
             r#"{"mcp": {"sessionIdleTtlMs": 1, "servers": {"a": {"command": "x"}}}, "gateway": {}}"#,
             r#"{"mcp": {"sessionIdleTtlMs": 1, "servers": {"a": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--entry", "a", "--", "x"]}}}, "gateway": {}}"#,
         ),
+        // Amp's name with a point in it, among its other settings; Antigravity's remote servers.
+        (
+            Host::Amp,
+            r#"{"amp.showCosts": true, "amp.mcpServers": {"a": {"command": "x", "env": {"K": "${K}"}}}, "mcpServers": {"b": {"command": "y"}}}"#,
+            r#"{"amp.showCosts": true, "amp.mcpServers": {"a": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--entry", "a", "--", "x"], "env": {"K": "${K}"}}}, "mcpServers": {"b": {"command": "y"}}}"#,
+        ),
+        (
+            Host::Antigravity,
+            r#"{"mcpServers": {"a": {"serverUrl": "https://x", "command": "x"}, "b": {"command": "y", "disabled": false}}}"#,
+            r#"{"mcpServers": {"a": {"serverUrl": "https://x", "command": "x"}, "b": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--entry", "b", "--", "y"], "disabled": false}}}"#,
+        ),
         // What VS Code watches or debugs.
         (
             Host::Vscode,

@@ -137,6 +137,25 @@ const LINES: &[(&str, &str, &str, Resume)] = &[
         Resume::Never,
     ),
     (
+        "Antigravity",
+        "/usr/share/antigravity/resources/app/extensions/antigravity/bin/language_server_linux_x64 --enable_lsp",
+        "",
+        Resume::Cut,
+    ),
+    ("Antigravity", "/home/u/.local/bin/agy", "", Resume::Cut),
+    (
+        "Amp",
+        "/usr/bin/node /n/node_modules/@sourcegraph/amp/dist/main.js",
+        "",
+        Resume::Cut,
+    ),
+    (
+        "Junie",
+        "/home/u/.local/share/junie/versions/1.0/junie/bin/junie",
+        "",
+        Resume::Cut,
+    ),
+    (
         "Continue CLI",
         "/usr/bin/node /usr/bin/cn",
         "",
