@@ -81,7 +81,7 @@ impl fmt::Display for Failure {
             Self::Hangs(socket) => write!(
                 formatter,
                 "the daemon has not answered for {} s, so this is only what the keepers of the servers say; `fuser -v {}` shows its \
-                 pid, `kill -CONT PID` has it go on if it is stopped, and `kill -KILL PID` ends it; the servers stay, and the next \
+                 pid, `kill -CONT PID` lets it continue if it is stopped, and `kill -KILL PID` ends it; the servers stay, and the next \
                  client starts another daemon",
                 FIRST_ANSWER.as_secs(),
                 socket.display()

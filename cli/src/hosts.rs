@@ -415,7 +415,7 @@ pub(crate) fn json_object(text: &str) -> Result<(CstRootNode, CstObject), String
             error.column_display()
         )
     })?;
-    let object = root.object_value().ok_or("it has to be a JSON object")?;
+    let object = root.object_value().ok_or("it must be a JSON object")?;
     Ok((root, object))
 }
 
@@ -425,7 +425,7 @@ fn members_of(object: &CstObject, key: &str) -> Result<Vec<(String, Value)>, Str
     };
     let servers = servers
         .object_value()
-        .ok_or_else(|| format!("`{key}` has to be an object"))?;
+        .ok_or_else(|| format!("`{key}` must be an object"))?;
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     for member in servers.properties() {
@@ -468,7 +468,7 @@ fn yaml_members(text: &str, key: &str) -> Result<Vec<(String, Value)>, String> {
                 )
             })
             .collect()),
-        _ => Err(format!("`{key}` has to be a table")),
+        _ => Err(format!("`{key}` must be a table")),
     }
 }
 
@@ -487,6 +487,6 @@ fn toml_members(text: &str, key: &str) -> Result<Vec<(String, Value)>, String> {
     };
     match serde_json::to_value(servers) {
         Ok(Value::Object(servers)) => Ok(servers.into_iter().collect()),
-        _ => Err(format!("`{key}` has to be a table")),
+        _ => Err(format!("`{key}` must be a table")),
     }
 }

@@ -429,7 +429,7 @@ impl Server {
         }
         if let (State::Ended, Some(why)) = (self.state, &self.last_error) {
             let again = format!(
-                "it is started again when its host says something, or by `mcp-sessiond restart {keeper}`"
+                "it is started again by its host's next message, or by `mcp-sessiond restart {keeper}`"
             );
             return Some((format!("{called} has ended ({why})"), again));
         }

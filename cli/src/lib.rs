@@ -118,7 +118,7 @@ enum Verb {
     Stream(stream::Arguments),
     /// Run a command as a task; read, answer and cancel tasks
     Task(task::Arguments),
-    /// End sessions of a service that nobody uses any more
+    /// End sessions of a service that are no longer in use
     Session(session::Arguments),
     /// Show the settings in force: name, value, source
     Config(config_command::Arguments),

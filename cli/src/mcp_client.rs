@@ -130,7 +130,7 @@ impl McpClient {
             .kill_on_drop(true)
             .spawn()
             .map_err(system)?;
-        let broken = || CallFailure::new(SOFTWARE, "the front has no pipes");
+        let broken = || CallFailure::new(SOFTWARE, "the wrapper has no pipes");
         let input = front.stdin.take().ok_or_else(broken)?;
         let output = front.stdout.take().ok_or_else(broken)?;
         let errors = front.stderr.take().ok_or_else(broken)?;

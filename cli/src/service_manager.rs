@@ -89,7 +89,7 @@ impl Service {
     fn of_this_machine() -> Result<Self, ServiceError> {
         let binary = std::env::current_exe().and_then(|path| path.canonicalize());
         let binary = binary
-            .map_err(|error| ServiceError::Failed(format!("this very executable: {error}")))?;
+            .map_err(|error| ServiceError::Failed(format!("the path of this executable can't be read: {error}")))?;
         let directory =
             paths::directory().map_err(|error| ServiceError::Usage(error.to_string()))?;
         let named =
@@ -313,7 +313,7 @@ fn do_install(serve: Option<&(Name, ServeCommand)>, starts: bool) -> Result<(), 
     }
     if let Some(built) = build_directory(Path::new(&service.binary)) {
         warn(format_args!(
-            "warning: {} is in a build directory, {}, and goes when that is cleaned; `cargo install` it, then \
+            "warning: {} is in a build directory, {}, and is deleted when that is cleaned; `cargo install` it, then \
              install again",
             service.binary,
             built.display()

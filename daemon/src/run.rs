@@ -79,7 +79,7 @@ pub enum Fatal {
     },
     /// A service manager has the socket, and will start the daemon.
     #[error(
-        "a service manager listens on {0}, and starts the daemon by itself; to run one by hand, stop its socket first, as in `systemctl --user stop mcp-sessiond.socket`"
+        "a service manager listens on {0}, and starts the daemon by itself; to run one by hand, stop its socket first, for example by `systemctl --user stop mcp-sessiond.socket`"
     )]
     Served(PathBuf),
     /// The operating system refused something without which there is no daemon.
@@ -110,7 +110,7 @@ pub fn run(options: &Options) -> ExitCode {
     let outcome = load(options).map_err(Fatal::from).and_then(|loaded| {
         let logging = Logging::start(loaded.config.log);
         if let Some(fault) = &loaded.fault {
-            tracing::error!(error = %fault.sentence, "the configuration is wrong; what can't be read of it has its default");
+            tracing::error!(error = %fault.sentence, "the configuration is wrong; settings that can't be read have their defaults");
         }
         if let Some(path) = std::env::var_os(config::FILE_VARIABLE).filter(|path| !Path::new(path).exists()) {
             tracing::warn!(path = %path.display(), "there is no file where {} says", config::FILE_VARIABLE);

@@ -52,7 +52,7 @@ impl Failure {
             || may_be_full(error) && has_no_room(directory);
         let sentence = if is_full {
             format!(
-                "the disk of {} is full; make room there",
+                "the disk of {} is full; free some space there",
                 directory.display()
             )
         } else {

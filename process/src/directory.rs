@@ -44,7 +44,7 @@ pub enum DirectoryError {
     NotADirectory(PathBuf),
     /// It belongs to somebody else.
     #[error(
-        "{path} belongs to uid {uid}, not to you; remove it, or set MCP_SESSIOND_DIR to a directory of yours"
+        "{path} belongs to uid {uid}, not to you; remove it, or set MCP_SESSIOND_DIR to a directory that belongs to you"
     )]
     Owner {
         /// The directory.

@@ -14,7 +14,7 @@ pub enum PeerError {
     /// Its pid is that of one process, and another one writes: a child that has inherited the
     /// connection, or who was handed it.
     #[error(
-        "the connection was opened by process {connected}, and process {writer} writes on it; before Linux 6.5 they have to be the same"
+        "the connection was opened by process {connected}, and process {writer} writes on it; before Linux 6.5 they must be the same"
     )]
     AnotherWriter {
         /// Who has the pid of the one that opened the connection.
@@ -27,7 +27,7 @@ pub enum PeerError {
     WrongAnswer,
     /// It listens, and does not hold the lock by which it would be known.
     #[error(
-        "whether process {0} listens there can't be known: before Linux 6.5 it has to hold a lock, and does not"
+        "whether process {0} listens there can't be determined: before Linux 6.5 it must hold a lock, and does not"
     )]
     NoLock(u32),
     /// The system does not let us hold processes.

@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// The pid that the claim names is the host of whoever asked, or above that: name the server.
     #[error(
-        "process {pid} is the host, or above it, and no server of it: nothing can be claimed for it; say `--for $$` in a shell script"
+        "process {pid} is the host or one of its ancestors, and not one of its servers: nothing can be claimed for it; say `--for $$` in a shell script"
     )]
     NamesHost {
         /// The pid that was named.
@@ -72,7 +72,7 @@ pub enum Error {
         sentence: String,
     },
     /// Another live process holds the lease on this service's name.
-    #[error("process {pid} serves this name already; one process at a time does")]
+    #[error("process {pid} already serves this name; only one process can")]
     ServiceTaken {
         /// Its pid.
         pid: u32,

@@ -94,7 +94,7 @@ pub enum HelloError {
     #[error("the daemon does not know codec {0}; there are 1 (MessagePack) and 2 (JSON-RPC 2.0)")]
     Codec(u8),
     /// Too many connections.
-    #[error("the daemon has as many connections as it takes")]
+    #[error("the daemon has as many connections as its limits allow")]
     Busy,
     /// The daemon is about to exit.
     #[error("the daemon is about to exit")]

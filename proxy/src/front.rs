@@ -74,8 +74,7 @@ const HOLD: Duration = Duration::from_secs(2);
 pub(crate) const FAILED: u8 = 71;
 
 /// Why a host gets a server of its own.
-const PROBES_ONLY: &str = "this host has sent nothing but `server/discover` three times in a row, as a host does that speaks MCP 2026-07-28 \
-     alone";
+const PROBES_ONLY: &str = "this host has sent nothing but `server/discover` three times in a row, as a host that speaks only MCP 2026-07-28 does";
 
 /// Variables that are named when they differ. Another host may have dozens of its own.
 const NAMES_SHOWN: usize = 8;
@@ -276,7 +275,7 @@ impl Start<'_> {
         let program = self.program;
         if lines.is_empty() && input.is_terminal() && io::stderr().is_terminal() {
             print(&format_args!(
-                "{} is started, and waits for the messages of a host on this terminal; `mcp-sessiond setup` has a host start it",
+                "{} runs, and waits for a host's messages on this terminal; `mcp-sessiond setup` makes a host start it",
                 program.display_name()
             ));
         }
@@ -604,7 +603,7 @@ fn again(
             carrier.refuse(&why);
             if said != why {
                 stderr.print(&format_args!(
-                    "the server can't be started again: {why}; trying on"
+                    "the server can't be started again: {why}; the wrapper keeps trying"
                 ));
                 said = why;
             }

@@ -125,10 +125,10 @@ impl LaunchPlace {
         match (names.len(), more) {
             (0, _) => None,
             (_, 0) => Some(format!(
-                "these variables are not those of the last time: {shown}"
+                "these variables differ from the last time: {shown}"
             )),
             _ => Some(format!(
-                "these variables are not those of the last time: {shown} and {more} more"
+                "these variables differ from the last time: {shown} and {more} more"
             )),
         }
     }

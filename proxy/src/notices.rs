@@ -99,7 +99,7 @@ pub(crate) fn print_ended(
     };
     let of = name.map(|name| format!("{name}: ")).unwrap_or_default();
     let what = format!(
-        "{of}this server begins afresh, with nothing that it had in memory: {former} ({last})"
+        "{of}this server begins afresh, and what the previous one had in memory is lost: {former} ({last})"
     );
     let ends = ended.len();
     match control.and_then(|control| control.try_clone().ok()) {

@@ -4,7 +4,7 @@ A pattern is JSON. `"$name"` binds what stands there, or has to equal what it wa
 have others. A list is compared item by item. `{"~": …}` with one of these is a matcher:
 
   {"~one of": [patterns]}   one of them fits
-  {"~has": text}            a text that has this part; a list of texts: each of them
+  {"~has": text}            a text that has this part; a list of strings: each of them
   {"~lacks": text}          a text, or whatever there is as JSON, that does not have this part
   {"~not": pattern}         it does not fit
   {"~any": true}            whatever is there

@@ -145,7 +145,7 @@ fn a_server_of_the_list_keeps_its_state_between_calls() {
     let (code, _, errors) = run(&world, &["call", "counter", "nothing"]);
     assert_eq!(code, Some(66));
     assert!(
-        errors.contains("there are increment, get, parent, echo"),
+        errors.contains("it has increment, get, parent, echo"),
         "{errors}"
     );
     let (code, _, errors) = run(&world, &["call", "other", "get"]);

@@ -142,7 +142,7 @@ fn without_a_daemon_and_a_service_all_is_well() {
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(said.lines().last(), Some("All is well."), "{said}");
     assert!(
-        said.contains("none ran, which is usual")
+        said.contains("none was running, which is normal")
             && said.contains("a value written, read and removed"),
         "{said}"
     );

@@ -34,7 +34,7 @@ const ELSEWHERE: &[Elsewhere] = &[
         "the server has ended (",
     ),
     (
-        "this server begins afresh, with nothing",
+        "this server begins afresh, and what",
         "wrap/deaths.rs",
         "the_end_of_a_server_is_told_until_somebody_has_read_it",
         "this server begins afresh",
@@ -70,7 +70,7 @@ const ELSEWHERE: &[Elsewhere] = &[
         "a fresh server: this host runs many conversations",
     ),
     (
-        "the daemon does not answer, so whether",
+        "the daemon does not answer, so mcp-sessiond",
         "wrap/slow.rs",
         "a_name_has_one_server_while_the_daemon_hangs",
         "the daemon does not answer",
@@ -82,7 +82,7 @@ const ELSEWHERE: &[Elsewhere] = &[
         "is kept for this host",
     ),
     (
-        "NAME is another front's",
+        "NAME is in use by another wrapper",
         "wrap/slow.rs",
         "a_name_has_one_server_also_without_a_daemon",
         "), which runs it without a daemon",
@@ -187,7 +187,7 @@ const ELSEWHERE: &[Elsewhere] = &[
         "config.toml: line",
         "broken/storage.rs",
         "a_configuration_that_can_not_be_read_is_no_reason_to_keep_a_host_waiting",
-        "; what can't be read of it has its default",
+        "; settings that can't be read have their defaults",
     ),
     (
         "sessions.db was not what",
@@ -241,7 +241,7 @@ const ELSEWHERE: &[Elsewhere] = &[
         "…; so it does not share",
         "shared/own.rs",
         "a_host_that_can_do_less_gets_a_server_of_its_own_and_keeps_it",
-        "so it does not share the server, and gets one of its own",
+        "so this host does not share the server, and gets one of its own",
     ),
     (
         "the connection to the shared server",

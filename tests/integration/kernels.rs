@@ -240,7 +240,7 @@ fn a_keeper_that_can_t_be_identified_is_not_stopped_and_it_is_said() {
     let said = String::from_utf8(stop.stderr).expect("UTF-8");
     assert_eq!(stop.status.code(), Some(69), "{said}");
     assert!(
-        said.contains("has to hold a lock") && said.contains("`fuser -v "),
+        said.contains("must hold a lock") && said.contains("`fuser -v "),
         "{said}"
     );
     assert!(lives(backend.keeper));

@@ -228,7 +228,7 @@ fn what_can_t_be_edited_safely_is_refused_and_stays_as_it_is() {
         ),
         (
             "{\"mcpServers\": []}".to_owned(),
-            "`mcpServers` has to be an object",
+            "`mcpServers` must be an object",
         ),
     ] {
         let file = write(&world, CURSOR, &text);

@@ -134,8 +134,8 @@ const OTHERS: [Line; 8] = [
 
 #[rustfmt::skip]
 const REFUSED: [Line; 19] = [
-    ("claude-desktop", "desktop-array.json", USUAL, Refused("`mcpServers` has to be an object")),
-    ("windsurf", "windsurf-servers-text.json", USUAL, Refused("`mcpServers` has to be an object")),
+    ("claude-desktop", "desktop-array.json", USUAL, Refused("`mcpServers` must be an object")),
+    ("windsurf", "windsurf-servers-text.json", USUAL, Refused("`mcpServers` must be an object")),
     ("cursor", "cursor-twice.json", USUAL, Refused(TWICE)),
     ("cursor", "cursor-two-commands.json", USUAL, Refused(TWICE)),
     ("gemini", "gemini-broken.json", USUAL, Refused("it is not JSON at line")),

@@ -11,7 +11,7 @@ import prh from 'textlint-rule-prh';
 import terminology from 'textlint-rule-terminology';
 import length from './length.mjs';
 import { paragraphs, subcommands } from './help.mjs';
-import { messages, sentences } from './messages.mjs';
+import { messages } from './messages.mjs';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, '..', '..');
@@ -44,13 +44,13 @@ const plugins = [
 const kernel = new TextlintKernel();
 
 /** What the rules find in a text: `where: rule: message`, in the order of the text. */
-async function faults(name, text, ext) {
+async function faults(name, text, ext, isMessage = false) {
   const rules = [...everywhere];
   // The help has lists of fields of JSON, such as "url", that are no names.
-  if (ext === '.md') rules.push(inPages);
+  if (ext === '.md' && !isMessage) rules.push(inPages);
   if (!CODE.includes(name)) rules.push(forUsers);
   const { messages } = await kernel.lintText(text, { filePath: join(root, name), ext, plugins, rules });
-  const at = ({ line, column }) => (ext === '.md' ? `${name}:${line}:${column}` : name);
+  const at = ({ line, column }) => (ext === '.md' && !isMessage ? `${name}:${line}:${column}` : name);
   return messages.map((message) => `${at(message)}: ${message.ruleId}: ${message.message.replace(/\n/g, ' ')}`);
 }
 
@@ -106,7 +106,7 @@ for (const [name, text] of verbs) found.push(...(await faults(name, paragraphs(t
 
 const said = messages(root);
 if (said.length < 1000) found.push(`only ${said.length} messages were found in the code`);
-for (const { where, said: text } of said) found.push(...(await faults(where, text, '.txt')));
+for (const { where, said: text } of said) found.push(...(await faults(where, text, '.md', true)));
 
 for (const fault of found) console.log(fault);
 console.log(`${pages().length} pages, ${verbs.size} times --help and ${said.length} messages: ${found.length} faults`);

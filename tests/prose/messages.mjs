@@ -1,4 +1,5 @@
-// The sentences in the code that people meet: string literals of three words or more, but for those of tests and of panics.
+// The sentences in the code that people meet: string literals of three words or more, except those of tests and of panics. X stands
+// for what is filled in.
 
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,7 +25,7 @@ export function sentences(source) {
   const text = end < 0 ? source : source.slice(0, end);
   const found = [];
   for (const { 0: whole, 2: raw, 3: usual, index } of text.matchAll(LITERAL)) {
-    const said = (raw ?? usual)?.replace(/\\\n\s*/g, '').replace(/\\n/g, '\n').replace(/\\(.)/g, '$1');
+    const said = (raw ?? usual)?.replace(/\\\n\s*/g, '').replace(/\\[nr]/g, '\n').replace(/\\(.)/g, '$1').replace(/\{[^{}]*\}/g, 'X');
     if (said === undefined || whole.startsWith('//') || said.split(/\s+/).length < 3) continue;
     if (/[;{}]\s*$|\b(?:SELECT|INSERT|DELETE FROM|UPDATE)\b/.test(said) || NOT_SAID.test(text.slice(Math.max(0, index - 200), index))) continue;
     found.push({ line: text.slice(0, index).split('\n').length, said });

@@ -112,9 +112,9 @@ fn no_tool(arguments: &Arguments, tools: &[Value]) -> CallFailure {
         .collect();
     let Arguments { server, tool, .. } = arguments;
     let which = if names.is_empty() {
-        "it has none".to_owned()
+        "it has no tools".to_owned()
     } else {
-        format!("there are {}", names.join(", "))
+        format!("it has {}", names.join(", "))
     };
     CallFailure::new(NO_INPUT, format!("{server} has no tool `{tool}`; {which}"))
 }

@@ -13,11 +13,10 @@ use crate::ui::table::listing_or;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The values are those in force. The daemon reads its file again at SIGHUP; what applies only at its start has another column then, with the \
-value to come. Servers that run keep the `backends.*` with which they were started; each `wrap` and `serve` reads `wrap.*`, `bundle.*` and \
+The values are those in force. The daemon reads its file again at SIGHUP; a setting that applies only at its start then has a second column, with the new value. Servers that run keep the `backends.*` with which they were started; each `wrap` and `serve` reads `wrap.*`, `bundle.*` and \
 `http.*` when it starts.
 
-Where no daemon runs, they are those that the next one starts with, and a line on standard error says so.
+If no daemon runs, they are those that the next one will start with, and a line on standard error says so.
 
 Exit codes: 0; 64 no daemon runs, and the file is wrong; 69 the daemon does not answer. Which settings there are: docs/settings.md.
 

@@ -33,7 +33,7 @@ killed with SIGKILL. Each row is one server that came up: the session that it sh
 `demo http` shows `serve`, with curl as its client: a page reload and a SIGKILL of `serve` in the middle of a call. Each command is \
 printed, and what came of it.
 
-Exit codes: 0 everything went as it should; 1 otherwise; 70 it could not be played, as where there is no curl.
+Exit codes: 0 everything went as it should; 1 otherwise; 70 it could not run, for example because there is no curl.
 
 Examples:
   mcp-sessiond demo

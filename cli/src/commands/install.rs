@@ -11,11 +11,8 @@ use crate::service_manager::{self, Name, ServeCommand, ServiceError, writable};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Writes the user service for this very executable, systemd's or launchd's, whichever is there, and has the service \
-manager listen on the daemon's socket: the first connection starts the daemon. Sessions stay when it is run again, \
-after an upgrade or from another place; it says what has changed. Where MCP_SESSIOND_DIR is set, the service is for \
-that directory; but clients that are not told of it look in the usual one. Where a package of the system has brought units for this \
-executable, it writes none, and enables those.
+Writes a user service for this executable, for systemd or launchd, and has the service manager listen on the daemon's socket: the first connection starts the daemon. Sessions stay when it is run again, \
+after an upgrade or from another place; it says what has changed. If MCP_SESSIOND_DIR is set, the service is for that directory; clients without that variable look in the usual one. If a system package has installed units for this executable, it enables those and writes none.
 
 With `--serve NAME` it writes a service for `mcp-sessiond serve --name NAME` with the options and the command that follow, and starts \
 it. The service starts again at each login and whenever it ends. `serve` and the servers behind it run in this directory, \
@@ -70,7 +67,7 @@ fn serve_command(name: &Name, words: &[OsString]) -> Result<ServeCommand, Servic
     let separator = (!command.is_empty()).then_some(&separator);
     let arguments = options.iter().chain(separator).chain(command).map(readable);
     let directory = std::env::current_dir()
-        .map_err(|error| ServiceError::Failed(format!("this directory: {error}")))?;
+        .map_err(|error| ServiceError::Failed(format!("the current directory can't be read: {error}")))?;
     let path = std::env::var_os("PATH")
         .map(PathBuf::from)
         .unwrap_or_default();

@@ -17,7 +17,7 @@ use super::wrap::program;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Internal: `mcp-sessiond wrap` and `serve` start it under a lease. It reports on standard output, in one line of JSON. It ends \
-with the session's host, on SIGTERM, or when no front has been attached for `backends.linger_ms` (of `serve`: \
+with the session's host, on SIGTERM, or when no wrapper has been attached for `backends.linger_ms` (of `serve`: \
 `http.linger_ms`).
 
 Example: mcp-sessiond keep --session 0199… --epoch 1 -- npx @playwright/mcp")]

@@ -51,14 +51,13 @@ const SERVE_PREFIX: &str = "serve.";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without NAME: the daemon's log. It is in the journal of the user's systemd where that has started the daemon; in `daemon.log` in the runtime directory where \
-a client has; on macOS in ~/Library/Logs where launchd has. Where no daemon runs, what the last one has logged.
+Without NAME: the daemon's log. It is in the user's systemd journal if systemd has started the daemon; in `daemon.log` in the runtime directory if a client has; in ~/Library/Logs if launchd has. If no daemon runs, it is what the last one has logged.
 
-With NAME: the lines of the daemon's log that are about that server, each behind `mcp-sessiond: `, and then what the server has \
-written to its standard error. Its keeper has the end of that, `backends.stderr_bytes` (64 KiB), and it goes with the keeper. `serve.NAME` is the \
+With NAME: the lines of the daemon's log that are about that server, each after `mcp-sessiond: `, and then what the server has \
+written to its standard error. The keeper holds the last 64 KiB of that (`backends.stderr_bytes`) until it exits. `serve.NAME` is the \
 log of a service that `mcp-sessiond install --serve NAME` has made.
 
-With -f it goes on until it is interrupted, nobody reads it any more, or the server has ended. With --json: an object a line: `from` (daemon, server; of `serve.NAME` always daemon), `time` (RFC 3339) \
+With -f it goes on until it is interrupted, its reader is gone, or the server has ended. With --json: an object a line: `from` (daemon, server; of `serve.NAME` always daemon), `time` (RFC 3339) \
 and `level` (error, warn, info, debug, trace), null where they are not known, and `line`.
 
 Exit codes: 0; 64 NAME fits several servers; 66 no such server, or there is no log, and a sentence says why; 69 the daemon does not answer, and there is no such server.

@@ -47,7 +47,7 @@ enum NotRestarted {
     #[error(transparent)]
     Unreachable(DialError),
     #[error(
-        "its keeper does not say any more how it is: {why}; `mcp-sessiond stop {keeper}` ends it, and its host's next call starts a fresh one"
+        "its keeper no longer answers: {why}; `mcp-sessiond stop {keeper}` ends it, and its host's next call starts a fresh one"
     )]
     Silent { keeper: u32, why: String },
     #[error("the fresh one has ended: {0}")]
@@ -140,7 +140,7 @@ async fn replace(inventory: &Inventory, server: &Server) -> Result<Asked, NotRes
             .await
             .map_err(NotRestarted::NotEnded)?;
         return Ok(Asked::Daemon(format!(
-            "{}: the process that kept it was stopped, and is ended; its host gets a fresh server at its next call",
+            "{}: the process that kept it was stopped (SIGSTOP), so it was ended; its host gets a fresh server at its next call",
             server.display_name()
         )));
     }

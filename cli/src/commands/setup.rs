@@ -35,8 +35,7 @@ Puts `mcp-sessiond wrap --` in front of each server's command in a host's file, 
 it does so for each host that has a file here, except Codex, where nothing would be kept (docs/hosts.md). Everything else in the file \
 stays as it is, byte for byte: comments, order, line endings. Servers with a URL stay as they are. A second run changes nothing.
 
-It keeps a copy of the file, which nobody else can read, in `~/.config/mcp-sessiond/setup`. `--undo` gives the file back as it was; where \
-somebody has edited it since, it takes only our words away.
+It keeps a copy of the file, which nobody else can read, in `~/.config/mcp-sessiond/setup`. `--undo` restores the file; if somebody has edited it since, it removes only what `setup` has added.
 
 Exit codes: 0; 64 bad usage; 65 a file can't be edited safely, and stays as it is; 66 no such host or server here; 73 a file could not be \
 written, and is as it was.
@@ -380,7 +379,7 @@ fn plans(
         }
     }
     if plans.is_empty() && code == 0 {
-        warn("no host's file is here; these would be:");
+        warn("no host's file was found; these were looked for:");
         warn_list(&places);
         return Err((
             NO_INPUT,

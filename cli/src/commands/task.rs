@@ -192,7 +192,7 @@ async fn ask(task: &Task, key: InputKey, request: Json) -> Result<ExitCode, u8> 
     )?;
     loop {
         if view.status.is_final() {
-            warn("the task has ended before its client has answered");
+            warn("the task ended before its client answered");
             return Err(crate::exit_code::DATA_ERROR);
         }
         let Some(input) = view.inputs.iter().find(|input| input.key == key) else {

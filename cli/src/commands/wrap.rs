@@ -27,11 +27,10 @@ use crate::servers::{self, bundle};
 #[command(after_help = "\
 Put this before the command of an MCP server in the host's configuration. The server is started once, and is still there, in \
 the state in which it was left, when the host reconnects, when this process is killed, and when the daemon is restarted. It \
-ends with its host; half a minute after the host has closed it (`backends.closed_linger_ms`); or when nobody has come for it \
-for ten minutes (`backends.linger_ms`).
+ends with its host; half a minute after the host has closed it (`backends.closed_linger_ms`); or when no host has used it for ten minutes (`backends.linger_ms`).
 
 With `--name` the server belongs to you: it is still there when the host was restarted, and any host that comes with the same \
-name and command finds it, one at a time. It ends by `mcp-sessiond stop NAME`, or when nobody has come for eight hours \
+name and command finds it, one at a time. It ends by `mcp-sessiond stop NAME`, or when no host has used it for eight hours \
 (`backends.named_linger_ms`).
 
 `@NAME` instead of the command runs the server NAME of `~/.config/mcp-sessiond/servers.json`. That file has the format of hosts' files \
@@ -44,15 +43,13 @@ answered last; the first time it starts the server at once. If a list has change
 A URL instead of the command is a server that runs elsewhere. The session with it goes on for the host's next connection, and for \
 nobody else. If the server needs a login, run `mcp-sessiond login URL` or `login NAME`.
 
-What can't be started is said to the host: its requests get the reason as an error, and each `initialize` is another attempt. Where \
-the host closes its end, or standard input is a terminal, the exit code says it.
+If the server can't be started, the host's requests get the reason as an error, and each `initialize` tries again. If the host closes its end, or standard input is a terminal, the exit code says it.
 
-Where there can be no daemon, or the host can't be verified, the command is run as it is, and one line on standard error says \
-so.
+If no daemon can be started, or the host can't be verified, the command runs as it is, and one line on standard error says so.
 
 Exit codes: 0 the host has closed its end, or is gone; 126 the command can't be run; 127 there is no such command; 71 \
 there are no more descriptors or threads; 66 there is no servers.json, or no such server in it; 65 the file, or the server in it, \
-can't be read; 64 an option is wrong; 75 `--name`, and bytes that are not JSON-RPC come while a server of that name is kept; those of the \
+can't be read; 64 an option is wrong; 75 the host sends something other than JSON-RPC while a server of that `--name` is kept; those of the \
 command, where it is run as it is.
 
 Example, in a host's configuration:

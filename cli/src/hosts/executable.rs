@@ -23,7 +23,7 @@ impl Executable {
     /// When there is none that could be written into a file: a sentence.
     pub(crate) fn that_stays() -> Result<Self, String> {
         let own =
-            std::env::current_exe().map_err(|error| format!("this very executable: {error}"))?;
+            std::env::current_exe().map_err(|error| format!("the path of this executable can't be read: {error}"))?;
         let real = own
             .canonicalize()
             .map_err(|error| format!("{}: {error}", own.display()))?;

@@ -83,7 +83,7 @@ impl HostFile {
         }
         if meta.nlink() > 1 {
             return Some(format!(
-                "{path} has several names (hard links), which would be parted; edit it by hand"
+                "{path} has several names (hard links), and only one of them would change; edit it by hand"
             ));
         }
         None

@@ -33,7 +33,7 @@ pub(crate) fn servers(host: Host, tree: Option<&Node>) -> Result<Vec<Server<'_>>
                     .to_owned(),
             );
         }
-        return Err("it has to be an object".to_owned());
+        return Err("it must be an object".to_owned());
     }
     let mut found = in_table(host, tree, None)?;
     let projects = host
@@ -84,7 +84,7 @@ fn in_table<'a>(
     }
     let servers = servers
         .members()?
-        .ok_or_else(|| format!("`{}` has to be an object", host.key()))?;
+        .ok_or_else(|| format!("`{}` must be an object", host.key()))?;
     let server = |(own, entry): &'a (String, Node)| Server {
         name: project.map_or_else(|| own.clone(), |project| of_project(own, project)),
         own,

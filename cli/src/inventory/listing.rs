@@ -51,7 +51,7 @@ pub(crate) struct Listing {
 }
 
 /// What becomes of a server that could not be started.
-pub(crate) const TRIED_AGAIN: &str = "it is tried again when its host connects again";
+pub(crate) const TRIED_AGAIN: &str = "mcp-sessiond tries again when its host connects again";
 
 /// Servers that no keeper holds.
 #[derive(Default)]

@@ -122,7 +122,7 @@ impl Target {
         known.sort();
         known.dedup();
         let which = if known.is_empty() {
-            "servers.json has none, and none has a `--name`".to_owned()
+            "servers.json lists none, and no server with a `--name` runs".to_owned()
         } else {
             format!("there are {}", known.join(", "))
         };

@@ -69,7 +69,7 @@ impl Entry {
     /// of the file.
     pub(super) fn read(name: &str, value: &Value, base: &Path) -> Result<Self, String> {
         if name.is_empty() {
-            return Err("a server has a name; give it one".to_owned());
+            return Err("its name is empty; give it one".to_owned());
         }
         let fields = Fields::of(value)?;
         let (kind, options) = (Kind::read(&fields)?, Options::read(&fields)?);
@@ -118,7 +118,7 @@ impl Kind {
             Some("stdio") => Some(false),
             Some("http" | "streamable-http") => Some(true),
             Some("sse") => {
-                return Err("its `type` is \"sse\", which is not spoken here; nearly all such servers have \
+                return Err("its `type` is \"sse\", which mcp-sessiond does not support; nearly all such servers have \
                      Streamable HTTP, too: write \"http\" and the `url` for that"
                     .to_owned());
             }
@@ -174,7 +174,7 @@ impl Kind {
     fn http(fields: &Fields<'_>) -> Result<Self, String> {
         let url = fields.text("url")?.unwrap_or_default();
         if !is_http(&url) && !url.starts_with("${") {
-            return Err("`url` has to begin with https:// or http://".to_owned());
+            return Err("`url` must begin with https:// or http://".to_owned());
         }
         let headers = fields.map("headers")?;
         let is_token = |name: &String| {
@@ -282,7 +282,7 @@ impl Options {
                 .map(|limit| Duration::from_millis(limit.get().into())),
         };
         if options.rename.values().any(String::is_empty) {
-            return Err("`rename` has to have another name for each".to_owned());
+            return Err("`rename` must have a different name for each".to_owned());
         }
         if options
             .only
@@ -292,7 +292,7 @@ impl Options {
             .any(String::is_empty)
         {
             return Err(
-                "`only` and `without` have to have no empty pattern; \"*\" fits everything"
+                "`only` and `without` must not have an empty pattern; \"*\" fits everything"
                     .to_owned(),
             );
         }

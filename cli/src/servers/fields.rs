@@ -38,7 +38,7 @@ impl<'a> Fields<'a> {
         };
         read(value)
             .map(Some)
-            .ok_or_else(|| format!("`{key}` has to be {what}"))
+            .ok_or_else(|| format!("`{key}` must be {what}"))
     }
 
     pub(super) fn text(&self, key: &str) -> Result<Option<String>, String> {
@@ -46,7 +46,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn texts(&self, key: &str) -> Result<Option<Vec<String>>, String> {
-        self.read(key, "a list of texts", |value| {
+        self.read(key, "a list of strings", |value| {
             value
                 .as_array()?
                 .iter()
@@ -56,7 +56,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn map(&self, key: &str) -> Result<BTreeMap<String, String>, String> {
-        let map = self.read(key, "an object whose values are texts", |value| {
+        let map = self.read(key, "an object whose values are strings", |value| {
             let members = value.as_object()?.iter();
             members
                 .map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))

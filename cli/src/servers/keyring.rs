@@ -120,7 +120,7 @@ pub(super) fn secret(name: &str) -> Result<String, String> {
     if said.code == Some(STORE.nothing) && (said.errors.is_empty() || cfg!(target_os = "macos")) {
         let store_command = store_command(service, account);
         return Err(format!(
-            "there is no secret of the service {service:?} and the account {account:?}; store it by: {store_command}"
+            "there is no secret of the service {service:?} and the account {account:?}; store it with: {store_command}"
         ));
     }
     Err(format!(

@@ -44,7 +44,7 @@ impl SaveState for InSession {
                 Err(why) => {
                     if failed().replace(Instant::now()).is_none() {
                         self.store.print(&format_args!(
-                            "what a next connection needs of the session can't be kept for now, and calls go on without: {why}"
+                            "what the next connection needs can't be stored now, and calls go on without it: {why}"
                         ));
                     }
                     false

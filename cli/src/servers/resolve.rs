@@ -67,7 +67,7 @@ impl Entry {
                 let headers = headers.collect::<Result<_, _>>()?;
                 let url = text(url)?;
                 if !is_http(&url) {
-                    return Err("`url` has to begin with https:// or http://".to_owned());
+                    return Err("`url` must begin with https:// or http://".to_owned());
                 }
                 Ok(Kind::Http { url, headers })
             }

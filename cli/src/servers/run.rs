@@ -77,7 +77,7 @@ pub(crate) fn shared(
     let (entry, list, config) = (entry.clone(), servers.path().to_owned(), config.clone());
     let looking = Looking::new(move || {
         let shared = entry.shared(&list, &config)?;
-        shared.ok_or_else(|| "it is not shared any more".to_owned())
+        shared.ok_or_else(|| "it is no longer shared".to_owned())
     });
     Ok(Some((shared, looking)))
 }
@@ -160,7 +160,7 @@ fn warn_of_limits(entry: &Entry) {
     let (name, limiting) = (entry.name(), entry.options().limiting());
     if !limiting.is_empty() {
         warn(format_args!(
-            "the server {name:?}: `wrap @{name}` does nothing about its `{}`, and lets everything through",
+            "the server {name:?}: `wrap @{name}` ignores its `{}`, and lets everything through",
             limiting.join("`, `")
         ));
     }

@@ -75,7 +75,7 @@ fn what_can_t_be_run_is_said_with_a_mend() {
     assert!(why(r#"{"command": "x", "envFile": ".env"}"#).contains("put its variables into `env`"));
     assert_eq!(
         why(r#"{"command": "x", "args": [1]}"#),
-        "`args` has to be a list of texts"
+        "`args` has to be a list of strings"
     );
     assert_eq!(
         why("1"),
@@ -100,7 +100,7 @@ fn what_can_t_be_run_is_said_with_a_mend() {
     );
     assert_eq!(
         why(r#"{"url": "x.org"}"#),
-        "`url` has to begin with https:// or http://"
+        "`url` must begin with https:// or http://"
     );
     assert_eq!(
         why(r#"{"url": "https://x", "headers": {"a b": ""}}"#),
@@ -112,7 +112,7 @@ fn what_can_t_be_run_is_said_with_a_mend() {
     );
     assert_eq!(
         why(r#"{"command": "x", "only": "a"}"#),
-        "`only` has to be a list of texts"
+        "`only` has to be a list of strings"
     );
     assert_eq!(
         why(r#"{"command": "x", "shared": 1}"#),

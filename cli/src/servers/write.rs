@@ -25,7 +25,7 @@ pub(crate) fn edited(
     let (root, object) = json_object(text)?;
     let is_vscode = object.get("mcpServers").is_none() && object.get("servers").is_some();
     let all = object.object_value_or_create(if is_vscode { "servers" } else { "mcpServers" });
-    let all = all.ok_or("its servers have to be in an object")?;
+    let all = all.ok_or("its servers must be in an object")?;
     let others = object.object_value("servers").filter(|_| !is_vscode);
     for (name, entry) in servers {
         let former = all.get(name).or_else(|| others.as_ref()?.get(name));

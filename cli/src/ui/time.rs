@@ -18,11 +18,11 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         "m" => 60_000,
         "h" => 3_600_000,
         "d" => 24 * 3_600_000,
-        _ => return Err("a number with ms, s, m, h or d behind it, as `30m`".into()),
+        _ => return Err("a number followed by ms, s, m, h or d, such as `30m`".into()),
     };
     let number: u64 = text[..end]
         .parse()
-        .map_err(|_| "a number comes first, as `30m`".to_owned())?;
+        .map_err(|_| "it must begin with a number, such as `30m`".to_owned())?;
     number
         .checked_mul(unit_ms)
         .map(Duration::from_millis)

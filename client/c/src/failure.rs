@@ -66,13 +66,13 @@ pub(crate) fn in_general(result: i32) -> &'static CStr {
         (MCP_SESSIOND_OK, c"it was done"),
         (MCP_SESSIOND_NOTHING, c"there is no token: start afresh"),
         (MCP_SESSIOND_DISABLED, c"session resume is disabled"),
-        (MCP_SESSIOND_REFUSED, c"the daemon did not do it; the former token is still kept"),
-        (MCP_SESSIOND_TIMEOUT, c"the time was over first; whether it was done is not known"),
+        (MCP_SESSIOND_REFUSED, c"the daemon did not do it; the previous token is still kept"),
+        (MCP_SESSIOND_TIMEOUT, c"it timed out, and whether it was done is not known"),
         (
             MCP_SESSIOND_FORKED,
             c"the handle is the parent process's: after fork, call mcp_sessiond_init for one of this process",
         ),
-        (MCP_SESSIOND_INVALID_ARGUMENT, c"an argument can't be meant as it is"),
+        (MCP_SESSIOND_INVALID_ARGUMENT, c"an argument is not valid"),
         (MCP_SESSIOND_RESOURCES, c"there is no thread or descriptor left"),
         (MCP_SESSIOND_FAULT, c"a fault of the mcp-sessiond library; please report it"),
     ];

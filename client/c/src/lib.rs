@@ -15,7 +15,7 @@
 #![allow(rustdoc::private_intra_doc_links, reason = "this page is the code map")]
 
 #[cfg(not(unix))]
-compile_error!("mcp-sessiond runs on Linux and macOS alone");
+compile_error!("mcp-sessiond runs only on Linux and macOS");
 
 #[cfg(panic = "abort")]
 compile_error!(

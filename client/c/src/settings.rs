@@ -112,6 +112,6 @@ fn path(path: Option<&CStr>) -> Option<PathBuf> {
 
 fn no_such(field: &str, number: u32, of: &str) -> Failure {
     Failure::argument(format!(
-        "options.{field} is {number}, which is no {of} that this version knows"
+        "options.{field} is {number}, which is not a {of} that this version knows"
     ))
 }

@@ -87,8 +87,8 @@ no size: 6 options.size is 0; set it to sizeof(mcp_sessiond_options)
 blank: 6 options.label: a label is 1 to 128 bytes of printable text, without blanks at its ends
 not UTF-8: 6 options.label must be UTF-8
 relative: 6 options.directory must be an absolute path
-start: 6 options.start is 7, which is no mcp_sessiond_start that this version knows
-siblings: 6 options.siblings is 9, which is no mcp_sessiond_siblings that this version knows
+start: 6 options.start is 7, which is not a mcp_sessiond_start that this version knows
+siblings: 6 options.siblings is 9, which is not a mcp_sessiond_siblings that this version knows
 timeout: 6 options.timeout_ms is 86400001; it can be 86400000 at most
 later field: 6 `options` has a field set that this version of the library does not know; upgrade it
 later field that is 0: 0
@@ -113,10 +113,10 @@ nothing 0 0
 0 it was done
 1 there is no token: start afresh
 2 session resume is disabled
-3 the daemon did not do it; the former token is still kept
-4 the time was over first; whether it was done is not known
+3 the daemon did not do it; the previous token is still kept
+4 it timed out, and whether it was done is not known
 5 the handle is the parent process's: after fork, call mcp_sessiond_init for one of this process
-6 an argument can't be meant as it is
+6 an argument is not valid
 7 there is no thread or descriptor left
 8 a fault of the mcp-sessiond library; please report it
 9 a result that this version of the mcp-sessiond library does not know

@@ -85,7 +85,7 @@ pub enum ConnectError {
         last: String,
     },
     /// There is no daemon for this operating system.
-    #[error("mcp-sessiond runs on Linux and macOS alone")]
+    #[error("mcp-sessiond runs only on Linux and macOS")]
     Unsupported,
     /// There is no tokio runtime here, and none of our own could be started.
     #[error("the daemon can't be asked: no thread could be started for that: {0}")]

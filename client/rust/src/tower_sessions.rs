@@ -85,7 +85,7 @@ impl SessionStore for SessiondStore {
             }
         }
         Err(StoreError::Backend(
-            "no id could be drawn that is nobody's".into(),
+            "no unused id could be drawn".into(),
         ))
     }
 

@@ -13,7 +13,7 @@ const MODE = 0o700;
 function ourUid(): number {
   const uid = process.geteuid?.();
   if (uid === undefined)
-    throw new SessiondError('not_connected', 'mcp-sessiond runs on Linux and macOS alone');
+    throw new SessiondError('not_connected', 'mcp-sessiond runs only on Linux and macOS');
   return uid;
 }
 

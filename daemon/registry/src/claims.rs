@@ -710,8 +710,7 @@ impl Registry {
             .map_or("?", |name| name.as_str());
         let sentence = match self.of_name(key) {
             Some(session) if session.program_dir != claim.program_dir => format!(
-                "the name `{name}` is that of `{}`, which was started by another command line than this `{}`; take another \
-                 name, or say `--take` to end it",
+                "the name `{name}` belongs to `{}`, which was started with another command line than this `{}`; choose another name, or use `--take` to end it",
                 session.program, claim.program
             ),
             Some(session) => format!(

@@ -24,12 +24,11 @@ impl Metrics {
             return Ok(None);
         }
         let address: SocketAddr = self.address.parse().map_err(|_| {
-            "metrics.address is an address and a port, as `127.0.0.1:9464` or `[::1]:9464`"
+            "metrics.address is an address and a port, such as `127.0.0.1:9464` or `[::1]:9464`"
                 .to_owned()
         })?;
         if !address.ip().is_loopback() && !self.beyond_loopback {
-            return Err("metrics.address can be reached from elsewhere, and nobody is asked who they are; if that is meant, \
-                 set metrics.beyond_loopback = true"
+            return Err("metrics.address can be reached from other machines, without any authentication; if you mean that, set metrics.beyond_loopback = true"
                 .into());
         }
         Ok(Some(address))

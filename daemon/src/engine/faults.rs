@@ -102,7 +102,7 @@ impl Engine {
             ailment(
                 "settings",
                 format!(
-                    "{}; what can't be read of it has its default",
+                    "{}; settings that can't be read have their defaults",
                     fault.sentence
                 ),
                 &format!("correct it, then `kill -HUP {pid}`"),

@@ -75,7 +75,7 @@ impl Ballast {
         drop(inner);
         if freed && was_whole {
             tracing::warn!(
-                "the disk of sessions.db is full; it goes on for a while with room that was set aside"
+                "the disk of sessions.db is full; the daemon goes on for a while with space that it had reserved"
             );
         }
         if freed {

@@ -93,7 +93,7 @@ impl Origin {
     pub(super) fn settle(self, path: &Path) -> Self {
         match self {
             Self::Activated { manager, socket } if !socket::leads_to(path, &socket) => {
-                tracing::warn!(path = %path.display(), "the socket of {manager} is not there any more; binding another");
+                tracing::warn!(path = %path.display(), "the socket of {manager} is gone; binding another");
                 socket::turn_all_away(socket);
                 Self::OwnSocket {
                     started_by: manager,

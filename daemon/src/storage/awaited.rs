@@ -147,7 +147,7 @@ async fn keep_trying<F>(
                     tracing::error!(
                         storage = named.name,
                         why = %error.why,
-                        "the storage of the sessions' contents can't be used, and is tried again; claims, tokens and backends don't need it"
+                        "the storage of the sessions' contents can't be used, and the daemon tries again; claims, tokens and backends don't need it"
                     );
                     said.clone_from(&error.why);
                 }

@@ -72,7 +72,7 @@ fn advice(error: &SqliteError) -> &'static str {
             Some(DatabaseCorrupt | NotADatabase) => {
                 "; move the file away, and within some seconds an empty one takes its place"
             }
-            Some(DiskFull) => "; make room there",
+            Some(DiskFull) => "; free some space there",
             _ => "; see that the daemon may read and write there",
         },
         // A redo log of another version: its sentence says so.

@@ -54,8 +54,7 @@ impl Default for Options {
 pub enum OpenError {
     /// The URL is not understood.
     #[error(
-        "that is no URL of a PostgreSQL: postgres://USER:PASSWORD@HOST:PORT/DATABASE?OPTION=VALUE; what has a meaning \
-         in a URL is percent-encoded in a password"
+        "this is not the URL of a PostgreSQL database: postgres://USER:PASSWORD@HOST:PORT/DATABASE?OPTION=VALUE; percent-encode what has a meaning in a URL"
     )]
     Url,
     /// The schema can't be named so.

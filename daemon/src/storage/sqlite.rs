@@ -219,13 +219,13 @@ impl Sqlite {
                 let changes = found - missed.len();
                 tracing::error!(
                     changes,
-                    "changes of the redo log don't fit the database, and are lost: is that an older copy?"
+                    "changes of the redo log don't fit the database, and are lost: is the database an older copy?"
                 );
             }
         }
         Ok(Self::begun(&file, connection, (id, has), durability).unwrap_or_else(|error| {
             let log = redo::beside(&file);
-            tracing::warn!(%error, log = %log.display(), "there can be no redo log; each change waits for the database");
+            tracing::warn!(%error, log = %log.display(), "no redo log can be written; each change waits for the database");
             None
         }))
     }

@@ -82,7 +82,7 @@ pub enum UrlError {
     )]
     Option,
     /// There is nothing more to say.
-    #[error("`memory:` has nothing behind it")]
+    #[error("`memory:` takes nothing after it")]
     Memory,
 }
 

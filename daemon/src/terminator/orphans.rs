@@ -122,7 +122,7 @@ async fn wait_for_silent(directory: PathBuf, keeper: KeeperName, process: Pinned
             Some(status) if status.front.is_some() => {
                 tracing::info!(
                     pid,
-                    "a keeper that is not on record has a front, and ends with it"
+                    "a keeper that is not on record has a wrapper, and ends with it"
                 );
                 return;
             }

@@ -378,7 +378,7 @@ fn damaged(what: String) -> rusqlite::Result<()> {
 pub fn check_format(connection: &Connection, path: &Path) -> rusqlite::Result<()> {
     let may_be_written = || std::fs::OpenOptions::new().write(true).open(path).is_ok();
     if connection.is_readonly("main")? && may_be_written() {
-        return damaged("it is damaged: its format is none that can be written".into());
+        return damaged("it is damaged: its format can't be written".into());
     }
     Ok(())
 }

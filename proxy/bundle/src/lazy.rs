@@ -324,7 +324,7 @@ impl Between {
                 })?;
         let to = self.connect(pipe, heard).await;
         let gone = || {
-            "it ended before it was initialised; what it has said is in the host's log of it"
+            "it ended before it was initialised; what it wrote is in the host's log of it"
                 .to_owned()
         };
         let params = self

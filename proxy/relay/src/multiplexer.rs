@@ -42,8 +42,7 @@ const NO_ERA: &str =
     "Method not found: a shared server speaks the versions of MCP that begin with `initialize`";
 const NO_TASKS: &str = "Method not found: there are no tasks on a shared server";
 /// Why an ask is refused.
-const UNROUTABLE: &str = "this server is shared by several hosts, and it can't be known which of them this is for; a server that asks is not \
-                     to be shared";
+const UNROUTABLE: &str = "this server is shared by several hosts, and mcp-sessiond can't tell which of them this is for; don't share a server that asks";
 
 /// What the driver is to do, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]

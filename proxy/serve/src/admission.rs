@@ -114,7 +114,7 @@ pub fn check_origin(uri: &Uri, headers: &HeaderMap, settings: &Settings) -> Resu
     let is = |name: &str| name.eq_ignore_ascii_case(host);
     if !LOOPBACK.into_iter().any(is) && !settings.hosts.iter().any(|name| is(name)) {
         return refused(format!(
-            "`Host: {authority}` is not a name of this listener; name it by `--host`"
+            "`Host: {authority}` is not a name of this listener; allow it with `--host`"
         ));
     }
     let Some(origin) = headers.get(header::ORIGIN) else {
@@ -128,5 +128,5 @@ pub fn check_origin(uri: &Uri, headers: &HeaderMap, settings: &Settings) -> Resu
     if ours || settings.origins.iter().any(|named| named == origin) {
         return Ok(());
     }
-    refused("pages of this origin may not come here; name it by `--origin`".into())
+    refused("this origin is not allowed; allow it with `--origin`".into())
 }

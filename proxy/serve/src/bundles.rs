@@ -215,7 +215,7 @@ impl Common {
             let found = RunningServer::of(running, KEEPER_WAIT).await;
             if let RunningServer::Unreached(why) = &found {
                 warn(format_args!(
-                    "{}: {why}; it is tried again, and the outcome of its open calls is unknown",
+                    "{}: {why}; mcp-sessiond tries again, and the outcome of its open calls is unknown",
                     server.name
                 ));
             }

@@ -229,7 +229,7 @@ fn speaks(live: &Live, headers: &HeaderMap) -> Result<(), Refusal> {
     }
     let known = VERSIONS.join(", ");
     Err(Refusal::invalid(format!(
-        "`MCP-Protocol-Version` is none that is spoken here, which are {known}"
+        "`MCP-Protocol-Version` is not a supported version; supported are {known}"
     )))
 }
 
@@ -246,7 +246,7 @@ async fn body(body: Body, wait: Duration) -> Result<Bytes, Refusal> {
             let message = format!("a body has at most {BODY_MAX} bytes");
             Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message))
         }
-        Ok(Err(_)) => Err(Refusal::invalid("the body broke off")),
+        Ok(Err(_)) => Err(Refusal::invalid("the body ended early")),
         Err(_) => Err(Refusal::new(
             StatusCode::REQUEST_TIMEOUT,
             "the body did not come in time",

@@ -320,7 +320,7 @@ fn replaced(message: &Message<'_>, value: &NotJson, each: &mut impl FnMut(Server
             };
             let text = format!(
                 "the call was carried out, but its answer has `{name}` at `{place}`, which is not JSON and can't be passed on: \
-                 the server has to send null or a string there"
+                 the server must send null or a string there"
             );
             let error = call_error(&id, &text, Outcome::NotKept);
             each(ServerMessage::Answer(stream, id), error);
@@ -477,7 +477,7 @@ pub fn made_room_notice(uncalled: Duration) -> String {
         "error",
         &format!(
             "this session has ended, with its server, and what the server had in memory is lost: there was no call for \
-         {seconds} s, and a new client needed the room (http.sessions). `initialize` begins a new session"
+         {seconds} s, and a new client needed the space (http.sessions). `initialize` begins a new session"
         ),
     )
 }

@@ -47,7 +47,7 @@ use crate::settings::Target;
 use crate::upstream::forward::{NotForwarded, forward};
 use crate::url::Url;
 
-/// Whether a request is of this era by its headers. It has nothing but POST.
+/// Whether a request is of this era by its headers. It supports only POST.
 ///
 /// # Errors
 /// 405.
@@ -57,7 +57,7 @@ pub fn only_posts(headers: &HeaderMap) -> Result<(), Refusal> {
     }
     Err(Refusal::not_allowed(
         "POST",
-        format!("MCP {VERSION} has nothing but POST"),
+        format!("MCP {VERSION} supports only POST"),
     ))
 }
 

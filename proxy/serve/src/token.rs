@@ -82,7 +82,7 @@ impl Token {
     fn read(file: File) -> io::Result<Self> {
         let found = file.metadata()?;
         if found.uid() != geteuid().as_raw() || found.mode() & 0o077 != 0 || !found.is_file() {
-            return Err(io::Error::other("it must be a file of yours of mode 0600"));
+            return Err(io::Error::other("it must be your own file, with mode 0600"));
         }
         let mut text = String::new();
         file.take(*LENGTH.end() as u64 + 2)

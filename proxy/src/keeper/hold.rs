@@ -497,7 +497,7 @@ impl Keeper {
                     self.start_due = true;
                 }
                 Effect::Ended(why) => self.log_line(&format!(
-                    "the server has ended ({}{why}); the next request starts a fresh one, which has nothing that this one had in memory",
+                    "the server has ended ({}{why}); the next request starts a fresh one, and what this one had in memory is lost",
                     self.context.name_in_list()
                 )),
                 Effect::Learned(learned) => self.tell_learned(learned),

@@ -67,7 +67,7 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum NotLeased {
     /// Another live process holds the lease on the name.
-    #[error("process {pid} serves this name already; one process at a time does")]
+    #[error("process {pid} already serves this name; only one process can")]
     Taken {
         /// Its pid.
         pid: u32,

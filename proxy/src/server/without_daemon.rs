@@ -91,7 +91,7 @@ fn decide_named(directory: &Path, name: &Label, daemon: Daemon) -> WithoutDaemon
     let shown = name.as_str();
     if daemon == Daemon::Hangs {
         return WithoutDaemon::Refuse(format!(
-            "the daemon does not answer, so whether another process has `{shown}` can't be known; it is asked again and again; `mcp-sessiond doctor` says more"
+            "the daemon does not answer, so mcp-sessiond can't tell whether another process has `{shown}`; it keeps asking; `mcp-sessiond doctor` says more"
         ));
     }
     // It is made where no daemon has ever run; if it can't be used, the lock says so.
@@ -117,7 +117,7 @@ fn decide_named(directory: &Path, name: &Label, daemon: Daemon) -> WithoutDaemon
     });
     match kept {
         Some(pid) => WithoutDaemon::Refuse(format!(
-            "`{shown}` is kept by process {pid}, and without a daemon there is no way to it; it is tried again and again; `mcp-sessiond doctor` says why no daemon runs"
+            "`{shown}` is kept by process {pid}, and can't be reached without a daemon; the wrapper keeps trying; `mcp-sessiond doctor` says why no daemon runs"
         )),
         None => WithoutDaemon::RunUnkept(Some(lock)),
     }
@@ -128,7 +128,7 @@ fn decide_named(directory: &Path, name: &Label, daemon: Daemon) -> WithoutDaemon
 pub(crate) fn taken(directory: &Path, name: &Label) -> Option<String> {
     let holder = process::lock_holder(&name_locks(directory), number(name)).ok()??;
     Some(format!(
-        "`{}` is another front's (pid {holder}), which runs it without a daemon; it is free when that process exits",
+        "`{}` is in use by another wrapper (pid {holder}), which runs it without a daemon; it is free when that process exits",
         name.as_str()
     ))
 }

@@ -420,7 +420,7 @@ impl HttpClient {
         );
         if let Some(location) = &refused.location {
             message +=
-                &format!(": it has moved to {location}, and `url` has to name the new place");
+                &format!(": it has moved to {location}, and `url` must name the new place");
         } else if let Some(said) = said(&refused.body) {
             message += &format!(": {said}");
         }

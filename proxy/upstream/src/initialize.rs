@@ -77,7 +77,7 @@ impl Link {
                     && !self.has_session(session, false).await
                 {
                     let why =
-                        "what a next process needs of the session could not be kept".to_owned();
+                        "what the next process needs of the session could not be stored".to_owned();
                     return self
                         .deliver(numbers.ours(), CallFailure::Unknown(why).answer(id))
                         .await;

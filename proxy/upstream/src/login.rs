@@ -39,10 +39,10 @@ const PAUSE: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
     /// The user has not logged in.
-    #[error("the server {0:?} wants a login: run `mcp-sessiond login {name}`", name = quoted(.0))]
+    #[error("the server {0:?} needs a login: run `mcp-sessiond login {name}`", name = quoted(.0))]
     Wanted(String),
     /// The server takes no token of this login.
-    #[error("the server {0:?} does not take your login any more: run `mcp-sessiond login {name}`", name = quoted(.0))]
+    #[error("the server {0:?} no longer accepts your login: run `mcp-sessiond login {name}`", name = quoted(.0))]
     Refused(String),
     /// The refresh token was revoked, has expired, or was used by a process that was killed before
     /// it had kept the next one.
@@ -55,7 +55,7 @@ pub enum LoginError {
     #[error("the server {0:?} has an http:// URL: a login needs https://, except on this machine")]
     Plain(String),
     /// It could not be refreshed for now.
-    #[error("your login with the server {name:?} could not be renewed: {why}; if it stays so, run `mcp-sessiond login {}`", quoted(.name))]
+    #[error("your login with the server {name:?} could not be renewed: {why}; if this keeps failing, run `mcp-sessiond login {}`", quoted(.name))]
     NotRenewed {
         /// The server's.
         name: String,

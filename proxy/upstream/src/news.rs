@@ -19,12 +19,12 @@ pub enum News {
     OtherLogin,
     /// It is at another URL, or the headers are others.
     #[error(
-        "a new session was begun, since the URL or the headers are others now: what was in the previous one is lost"
+        "a new session was begun, since the URL or the headers have changed: what was in the previous one is lost"
     )]
     OtherEntry,
     /// A host has said `initialize` with other words.
     #[error(
-        "a new session was begun, since the host introduces itself in another way now: what was in the previous one is lost"
+        "a new session was begun, since the host introduces itself differently now: what was in the previous one is lost"
     )]
     OtherHost,
     /// A call of a former connection was answered. Nobody waits for that.
@@ -37,7 +37,7 @@ pub enum News {
     FormerUnknown,
     /// An event of the stream that belongs to no call could not be read.
     #[error(
-        "a message of it has more than 16 MiB and was not passed on, and neither may be what follows on it"
+        "a message of it has more than 16 MiB and was not passed on; what follows it may be missing, too"
     )]
     TooLarge,
     /// The server does not answer in it.

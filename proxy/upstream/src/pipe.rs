@@ -305,7 +305,7 @@ impl Worker {
         let is_on_record = self.link.ledger.place(id, place).await;
         self.link.open(id, calls);
         if !is_on_record {
-            let why = "what a next process needs of this call could not be kept: it was not made";
+            let why = "what the next process needs of this call could not be stored, so the call was not made";
             return self
                 .link
                 .give_up(stream, &CallFailure::NotSent(why.to_owned()))

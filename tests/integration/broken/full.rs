@@ -72,7 +72,7 @@ fn claims_go_on_for_a_while_then_it_is_said_and_then_got_over() {
         (&refused["code"], &refused["sentence"]),
         (&json!("write_failed"), &json!(NO_ROOM))
     );
-    daemon.log().wait("room that was set aside");
+    daemon.log().wait("space that it had reserved");
     daemon.log().wait("could not write sessions.db");
     // Whoever claims is told so, and does not wait.
     let refused = assert_refused(

@@ -169,7 +169,7 @@ fn a_keeper_that_is_stopped_is_not_ended() {
     from.wait("does not answer, and is waited for");
     assert!(lives(backend.keeper) && lives(server));
     signal(backend.keeper, Signal::SIGCONT);
-    from.wait("has a front, and ends with it");
+    from.wait("has a wrapper, and ends with it");
     assert_eq!(client.count(), 2);
     assert!(lives(server));
 }

@@ -195,7 +195,7 @@ fn a_configuration_that_can_not_be_read_is_no_reason_to_keep_a_host_waiting() {
             "{bad}"
         );
         assert!(
-            bad.contains("; what can't be read of it has its default"),
+            bad.contains("; settings that can't be read have their defaults"),
             "{bad}"
         );
         // Where the contents are kept is known, or nothing of them is written anywhere else.

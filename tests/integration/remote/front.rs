@@ -202,7 +202,7 @@ fn without_a_daemon_calls_go_on_and_nothing_is_kept() {
     client
         .pipe
         .errors
-        .wait("can't be kept for now, and calls go on without");
+        .wait("can't be stored now, and calls go on without it");
 }
 
 #[test]

@@ -367,7 +367,7 @@ fn who_is_not_logged_in_or_is_so_no_more_is_told_what_to_do() {
     };
     let answer = connected.initialize();
     assert!(
-        sentence(&answer).contains("wants a login: run `mcp-sessiond login test`"),
+        sentence(&answer).contains("needs a login: run `mcp-sessiond login test`"),
         "{answer}"
     );
     guarded.login();

@@ -443,7 +443,7 @@ fn a_redirect_is_told_and_not_followed() {
     let said = answer["error"]["message"].as_str().expect("a sentence");
     assert!(
         said.contains("it has moved to http://127.0.0.1:")
-            && said.contains("/mcp, and `url` has to name the new place"),
+            && said.contains("/mcp, and `url` must name the new place"),
         "{said}"
     );
     answering.join().expect("answered");

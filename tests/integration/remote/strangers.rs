@@ -101,7 +101,7 @@ fn a_host_that_was_not_let_into_the_former_session_is_in_none_until_another_one_
     let _daemon = world.daemon();
     let server = pinged(&world);
     for (how, name, said) in [
-        ("result", "test", "introduces itself in another way"),
+        ("result", "test", "introduces itself differently"),
         ("taken", "test", "does not answer in the previous one"),
     ] {
         fs::write(world.root().join("ping"), "result").expect("a file");

@@ -27,7 +27,7 @@ fn a_host_that_can_do_less_gets_a_server_of_its_own_and_keeps_it() {
         assert_ne!(own, shared, "{capabilities} {version}");
         less.pipe
             .errors
-            .wait("so it does not share the server, and gets one of its own");
+            .wait("so this host does not share the server, and gets one of its own");
         assert_eq!(pid(&mut less), own);
         less.pipe.kill();
         assert_eq!(
@@ -70,7 +70,7 @@ fn a_host_that_can_share_no_more_finds_its_own_server_again() {
     one.pipe.signal(Signal::SIGCONT);
     one.pipe
         .errors
-        .wait("so it does not share the server, and gets one of its own");
+        .wait("so this host does not share the server, and gets one of its own");
     let own = pid(&mut one);
     assert_ne!(own, server);
     for _ in 0..2 {

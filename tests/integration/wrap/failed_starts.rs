@@ -231,7 +231,7 @@ fn a_url_that_can_t_be_used_is_said_to_the_host() {
         for part in [
             "far (pid ",
             ") can't be used: the server ",
-            "it is tried again when its host connects again",
+            "mcp-sessiond tries again when its host connects again",
         ] {
             assert!(said.contains(part), "{words:?}: {said}");
         }

@@ -75,7 +75,7 @@ pub(super) fn typed(words: &[(String, String)], schema: &Value) -> Result<Value,
         })?;
         if values.insert(key.clone(), value).is_some() {
             return Err(wrong(format!(
-                "`{key}` is there twice; give a list as JSON: `{key}=[…]`"
+                "`{key}` is given twice; give a list as JSON: `{key}=[…]`"
             )));
         }
     }

@@ -89,7 +89,7 @@ fn write(
     let bytes = STANDARD.decode(data).map_err(|_| {
         CallFailure::new(
             DATA_ERROR,
-            "a file of the server's is not Base64".to_owned(),
+            "a file that the server sent is not valid Base64".to_owned(),
         )
     })?;
     let failed = |path: &Path, error: std::io::Error| {

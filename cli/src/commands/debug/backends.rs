@@ -117,7 +117,7 @@ pub(super) fn text(seen: &[BackendReport]) -> String {
         match status {
             Some(status) => at_length(&mut text, status),
             None => {
-                let failure = failure.as_deref().unwrap_or("it did not say how it is");
+                let failure = failure.as_deref().unwrap_or("it gave no status");
                 let _ = writeln!(text, "  {}", paint(BAD, failure));
             }
         }
@@ -148,10 +148,10 @@ fn at_length(text: &mut String, status: &BackendStatus) {
             traffic(status.from_backend)
         ),
         format!(
-            "waiting for a front: {} messages, {waiting}",
+            "waiting for a wrapper: {} messages, {waiting}",
             status.waiting
         ),
-        format!("lost with a front: {lost} messages; not passed on: {dropped}"),
+        format!("lost with a wrapper: {lost} messages; not passed on: {dropped}"),
         format!("memory: server {server}, keeper {keeper}"),
     ];
     for line in lines {

@@ -145,7 +145,7 @@ fn key(who: &WhoAmI) -> Finding {
         (None, doubt) => Finding::note(
             "key",
             format!(
-                "what tells the server from others can't be read: {}",
+                "what distinguishes this server from others can't be read: {}",
                 doubt.as_deref().unwrap_or("unknown")
             ),
             "give the instance a label (`--instance NAME`), so that its session can be resumed",

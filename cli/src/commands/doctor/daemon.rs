@@ -103,8 +103,8 @@ fn storage(about: &About, findings: &mut Findings) {
             });
             findings.replace(Finding::problem(
                 "storage",
-                format!("what sessions contain can't be kept in {}: {why}", about.storage),
-                format!("{fix}; it is tried again by itself, and claims, tokens and `wrap` don't need it"),
+                format!("what sessions contain can't be stored in {}: {why}", about.storage),
+                format!("{fix}; the daemon tries again by itself, and claims, tokens and `wrap` don't need it"),
             ));
         }
     }
@@ -143,7 +143,7 @@ pub(super) async fn settings(connection: &Connection, loaded: &Loaded, findings:
         format!("`kill {pid}`: the next daemon reads the file; sessions and servers stay")
     };
     let what =
-        format!("the daemon that runs goes by other values than what is written now, of {names}");
+        format!("the running daemon uses other values than the file has now, of {names}");
     findings.replace(Finding::note("config", what, fix));
 }
 
@@ -198,7 +198,7 @@ fn running(about: &About, was_started: bool) -> Finding {
         "daemon",
         if was_started {
             format!(
-                "none ran, which is usual: one was started, as any client does (pid {pid}, version {version}), and exits when nothing needs it"
+                "none was running, which is normal: one was started, as any client does (pid {pid}, version {version}), and exits when nothing needs it"
             )
         } else {
             format!("answers (pid {pid}, version {version}, started {how})")

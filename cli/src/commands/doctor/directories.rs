@@ -59,7 +59,7 @@ fn runtime(directory: &Directory) -> (Finding, bool) {
                 }
                 ConnectError::WrongOwner { .. } => {
                     format!(
-                        "have its owner remove it, or `export {DIRECTORY_VARIABLE}=` a directory of yours"
+                        "have its owner remove it, or set {DIRECTORY_VARIABLE} to a directory that belongs to you"
                     )
                 }
                 _ => format!("see what it is (`ls -ld {shown}`), then `mv {shown} {shown}.old`"),
@@ -80,7 +80,7 @@ fn runtime(directory: &Directory) -> (Finding, bool) {
                     return Finding::note(
                         "directory",
                         what,
-                        format!("make room: `df -h {shown}` shows the disk"),
+                        format!("free some space: `df -h {shown}` shows the disk"),
                     );
                 }
                 Finding::ok("directory", format!("{whose}; {} are free", bytes(free)))
@@ -116,11 +116,11 @@ fn unwritten(check: &'static str, directory: &Path, error: &io::Error) -> Findin
     let shown = directory.display();
     let fix = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            format!("make room: `df -h {shown}` and `df -i {shown}` show the disk")
+            format!("free some space: `df -h {shown}` and `df -i {shown}` show the disk")
         }
         io::ErrorKind::ReadOnlyFilesystem => {
             format!(
-                "`findmnt -T {shown}` shows the file system, which has to be mounted for writing"
+                "`findmnt -T {shown}` shows the file system, which must be mounted for writing"
             )
         }
         _ => format!("`ls -ld {shown}` shows who may write there"),

@@ -87,7 +87,7 @@ fn found_by_hosts(seen: &[(Host, HostEntries)]) -> Finding {
     Finding::note(
         "path",
         format!(
-            "mcp-sessiond is named without its path in the file of {}, and is not in {places}, where a host looks that was not started from a shell",
+            "mcp-sessiond is named without its path in the file of {}, and is not in {places}, where a host that was not started from a shell looks for it",
             named.join(", ")
         ),
         format!(
@@ -143,7 +143,7 @@ fn of_file(host: Host, seen: &HostEntries, records: Option<&Records>) -> Vec<Fin
             ("were", "are")
         };
         let what = format!(
-            "{host}: {} in {shown} {was} wrapped by `setup`, and {are} not any more: the host, an update of it, or somebody else has written the file anew",
+            "{host}: {} in {shown} {was} wrapped by `setup`, and no longer {are}: the host, an update of it, or somebody else has rewritten the file",
             unwrapped.join(", ")
         );
         let fix = match &seen.hindrance {

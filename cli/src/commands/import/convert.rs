@@ -36,7 +36,7 @@ pub(crate) fn converted(host: Host, server: &Value) -> Result<Map<String, Value>
     let url = get(&["url", "serverUrl", "httpUrl"]);
     if let Some(url) = url {
         if is_sse(host, server) {
-            return Err("it speaks HTTP with SSE, which is not spoken here; nearly all such servers have Streamable HTTP, too".to_owned());
+            return Err("it speaks HTTP with SSE, which mcp-sessiond does not support; nearly all such servers have Streamable HTTP, too".to_owned());
         }
         if get(&["command"]).is_some() {
             return Err("it has a command and an address".to_owned());
@@ -100,7 +100,7 @@ pub(crate) fn converted(host: Host, server: &Value) -> Result<Map<String, Value>
         };
         if entry[field].as_str().is_some_and(|path| !is_whole(path)) {
             return Err(format!(
-                "its `{field}` depends on where the host runs; write a path from the root there"
+                "its `{field}` depends on where the host runs; write an absolute path there"
             ));
         }
     }
@@ -170,7 +170,7 @@ fn headers(server: &Map<String, Value>) -> Result<Option<Value>, String> {
         for (header, variable) in named {
             let variable = variable
                 .as_str()
-                .ok_or("its `env_http_headers` have to be texts")?;
+                .ok_or("its `env_http_headers` must be strings")?;
             all.insert(header.clone(), format!("${{env:{variable}}}").into());
         }
     }
@@ -205,7 +205,7 @@ fn command(server: &Map<String, Value>) -> Result<(String, Vec<String>), String>
         }
         Some(_) => Err(()),
     };
-    let words = words.map_err(|()| "its command and arguments have to be texts".to_owned())?;
+    let words = words.map_err(|()| "its command and arguments must be strings".to_owned())?;
     let mut words = unwrapped(words)?.into_iter();
     let command = words
         .next()
@@ -310,7 +310,7 @@ fn rewritten(host: Host, text: &str) -> Result<String, String> {
         match (host, kind) {
             (Host::Opencode, "file") if !name.starts_with('/') && !name.starts_with("~/") => {
                 return Err(
-                    "it has {file:…} with a path from opencode's own file; write one from the root there"
+                    "it has {file:…} with a path from opencode's own file; write an absolute one there"
                         .to_owned(),
                 );
             }
@@ -336,7 +336,7 @@ fn rewritten(host: Host, text: &str) -> Result<String, String> {
             }
             (_, "input" | "command") => {
                 return Err(format!(
-                    "it has ${{{kind}:…}}, which the host asks for; write ${{keyring:…}} or ${{env:…}} there"
+                    "it has ${{{kind}:…}}, for which the host asks its user; write ${{keyring:…}} or ${{env:…}} there"
                 ));
             }
             (_, kind) if HOSTS_OWN.contains(&kind) => {

@@ -128,7 +128,7 @@ fn what_would_not_be_the_same_server_is_refused() {
         (
             Host::Cursor,
             json!({"command": "x", "args": [1]}),
-            "have to be texts",
+            "must be strings",
         ),
         (
             Host::Gemini,

@@ -67,8 +67,7 @@ impl AccessArgs {
             self.token || self.token_file.is_some() || matches!(listen, Listen::Unix(_));
         if !is_proxy_alone {
             return Err(
-                "--identity-header needs --token, or a Unix socket as --listen: else any local client of \
-                 yours could name any user"
+                "--identity-header needs --token, or a Unix socket as --listen: otherwise any local program could name any user"
                     .into(),
             );
         }
@@ -89,7 +88,7 @@ impl AccessArgs {
             .token_file
             .clone()
             .or_else(usual)
-            .ok_or("say where the token is: --token-file FILE")?;
+            .ok_or("say where the token is: `--token-file PATH`")?;
         let token = Token::at(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         warn(format_args!(
             "every caller has to show the bearer token in {}",

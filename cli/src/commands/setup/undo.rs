@@ -29,7 +29,7 @@ pub(super) fn plans(arguments: &Arguments, records: &Records) -> Result<(Vec<Pla
             // Whose it is can't be told. The others are not concerned.
             Err(why) => {
                 warn(format_args!(
-                    "{why}; move it away once you have undone by hand what it is about"
+                    "{why}; undo by hand what it records, then move it away"
                 ));
                 code = DATA_ERROR;
                 continue;

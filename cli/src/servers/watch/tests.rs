@@ -119,7 +119,7 @@ async fn a_server_that_is_wrong_now_stays_as_it_was() {
         panic!("it is wrong")
     };
     assert!(
-        said.contains("the server \"a\"") && said.contains("`args` has to be a list of texts"),
+        said.contains("the server \"a\"") && said.contains("`args` has to be a list of strings"),
         "{said}"
     );
     assert!(said.ends_with("; it stays as it was"), "{said}");

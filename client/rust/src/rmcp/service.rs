@@ -285,7 +285,7 @@ where
             (_, StatusCode::NOT_FOUND) => Err(Refusal::unknown_session()),
             (_, status @ StatusCode::FORBIDDEN) => Err(Refusal::new(
                 status,
-                "requests from this `Host` or `Origin` are not let in",
+                "requests from this `Host` or `Origin` are not allowed",
             )),
             _ => Err(Refusal::failed()),
         }

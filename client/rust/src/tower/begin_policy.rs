@@ -76,7 +76,7 @@ where
                 format!("the body of a request without a session has at most {BODY_MAX} bytes");
             Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message))
         }
-        Err(_) => Err(Refusal::invalid("the body broke off")),
+        Err(_) => Err(Refusal::invalid("the body ended early")),
     }
 }
 

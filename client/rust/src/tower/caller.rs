@@ -75,7 +75,7 @@ pub fn from_extensions(parts: &Parts) -> Result<Option<Caller>, Refusal> {
     match parts.extensions.get::<Caller>() {
         Some(caller) => Ok(Some(caller.clone())),
         None => Err(Refusal::unauthorized(
-            "it is not known who sends this request",
+            "nothing says who sends this request",
         )),
     }
 }

@@ -209,7 +209,7 @@ impl From<SessionError> for Refusal {
                 Self::in_ms(*retry_after_ms, message)
             }
             Some(Error::WriteFailed { .. }) => {
-                Self::for_now("the daemon mcp-sessiond can't write what it is to keep")
+                Self::for_now("the daemon mcp-sessiond can't store this")
             }
             Some(Error::QuotaExceeded { .. }) => Self::for_now(error.to_string()),
             Some(Error::UnknownCursor) => {

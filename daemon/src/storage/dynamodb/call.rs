@@ -47,7 +47,7 @@ impl DynamoDb {
         match tokio::time::timeout(PATIENCE, self.turns.acquire()).await {
             Ok(Ok(turn)) => Ok(turn),
             _ => self.health.note(Err(StorageError::Unavailable(
-                "too much waits for DynamoDB".into(),
+                "too many requests wait for DynamoDB".into(),
             ))),
         }
     }
@@ -134,7 +134,7 @@ impl DynamoDb {
         let final_ = |sentence: String| Failure::Final(StorageError::Unavailable(sentence));
         match error {
             SdkError::TimeoutError(_) => Failure::Unknown("DynamoDB does not answer in time".into()),
-            SdkError::ResponseError(_) => Failure::Unknown("DynamoDB gives an answer that is none".into()),
+            SdkError::ResponseError(_) => Failure::Unknown("DynamoDB gives an answer that can't be understood".into()),
             SdkError::DispatchFailure(failure) if failure.is_timeout() => {
                 Failure::Unknown("DynamoDB does not answer in time".into())
             }
@@ -155,7 +155,7 @@ impl DynamoDb {
                 code => final_(format!("DynamoDB refuses: {}", code.unwrap_or("without a reason"))),
             },
             _ => final_(
-                "DynamoDB can't be asked: are there credentials for it, as AWS_ACCESS_KEY_ID or in a profile?"
+                "DynamoDB can't be asked: are there credentials for it, in AWS_ACCESS_KEY_ID or in a profile?"
                     .into(),
             ),
         }

@@ -303,7 +303,7 @@ impl DynamoDb {
                 // A clock that was set back has not slept either.
                 if read.elapsed().is_ok_and(|elapsed| elapsed > APPLICABLE) {
                     return Err(StorageError::Unavailable(
-                        "a change of long ago is not applied any more".into(),
+                        "a change from long ago is no longer applied".into(),
                     ));
                 }
                 self.apply_entry(partition, &entry).await

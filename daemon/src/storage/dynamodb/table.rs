@@ -37,7 +37,7 @@ pub enum OpenError {
     )]
     NotOurs(String),
     /// Nothing says in which region the table is.
-    #[error("no region is set for DynamoDB: set one, as `region`, AWS_REGION or in the profile")]
+    #[error("no region is set for DynamoDB: set one, by `region`, AWS_REGION or in the profile")]
     NoRegion,
     /// DynamoDB can't be asked.
     #[error(transparent)]

@@ -188,11 +188,11 @@ fn entries(mut bytes: &[u8], id: LogId) -> io::Result<Vec<Logged>> {
     }
     let mut take = |count: usize| bytes.split_off(..count);
     if take(MAGIC.len()) != Some(MAGIC) {
-        let sentence = "another version of mcp-sessiond has written it; start that version once, or delete the file, and what it has is lost";
+        let sentence = "another version of mcp-sessiond has written it; start that version once, or delete the file and lose what it has";
         return Err(io::Error::new(io::ErrorKind::InvalidData, sentence));
     }
     if take(8) != Some(&id.0.to_le_bytes()) {
-        tracing::warn!("the redo log beside the database is another one's; it is left out");
+        tracing::warn!("the redo log beside the database belongs to another database, and is ignored");
         return Ok(entries);
     }
     while let Some(length) = take(4) {

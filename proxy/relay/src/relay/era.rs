@@ -211,7 +211,7 @@ impl Relay {
                 && matches!(self.life, Life::Running { .. })
             {
                 self.era.probed = 0;
-                let why = "the running server was initialised by a former host, and this one has only sent `server/discover` for the \
+                let why = "the running server was initialised by an earlier host, and this one has only sent `server/discover` for the \
                            third time in a row";
                 let line = Bytes::copy_from_slice(message.raw);
                 self.replace(why.to_owned(), FirstRequest::Discover(line), false, now);

@@ -513,7 +513,7 @@ impl Relay {
         };
         if self.handshake.told.logs && self.front.as_ref().is_some_and(|front| front.ready) {
             let text = format!(
-                "the server has ended ({why}); this is a fresh one, which has nothing that it had in memory"
+                "the server has ended ({why}); this is a fresh one, and what the previous one had in memory is lost"
             );
             self.tell_front(answers::log("warning", &text).into());
         }

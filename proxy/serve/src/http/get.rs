@@ -29,7 +29,7 @@ pub(super) async fn get(
     });
     if headers.contains_key(LAST_EVENT) && named(&headers, &LAST_EVENT).is_none() {
         return Err(Refusal::invalid(
-            "`Last-Event-ID` is not ASCII: it is no id of an event here",
+            "`Last-Event-ID` is not ASCII, so it is not the id of an event",
         ));
     }
     let tail = match named(&headers, &LAST_EVENT) {

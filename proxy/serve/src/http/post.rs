@@ -131,7 +131,7 @@ async fn answer(
                 let path = at.as_ref().map_or(PATH, |Extension(At(path))| path);
                 initialize(&table, caller, path, headers, &id, params).await
             }
-            _ => Err(Refusal::invalid("`initialize` comes alone")),
+            _ => Err(Refusal::invalid("`initialize` can't be part of a batch")),
         };
     }
     let live = session(&table, &caller, headers).await?;
@@ -195,7 +195,7 @@ fn errors(errors: &[Json], is_batch: bool) -> String {
 fn broken() -> Refusal {
     Refusal::new(
         StatusCode::INTERNAL_SERVER_ERROR,
-        "`serve` has failed at this request",
+        "`serve` failed to handle this request",
     )
 }
 

@@ -129,8 +129,7 @@ impl Live {
     /// The session had a server, and gets a fresh one. Its client is told with its next call, where
     /// servers of it write to its log.
     fn note_loss(&self) {
-        let what = "the server of this session, or the process that kept it, has ended; this is a fresh server, which has nothing \
-                    that it had in memory";
+        let what = "the server of this session, or the process that kept it, has ended; this is a fresh server, and what the previous one had in memory is lost";
         warn(format_args!("session {}: {what}", self.session.id()));
         let mut state = self.state();
         state.restarts += 1;

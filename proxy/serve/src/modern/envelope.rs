@@ -202,7 +202,7 @@ fn request(
         .unwrap_or_default();
     let Value::String(version) = claimed else {
         return Err(invalid_params(
-            "io.modelcontextprotocol/protocolVersion in `_meta` has to be a string",
+            "io.modelcontextprotocol/protocolVersion in `_meta` must be a string",
         ));
     };
     if method == "initialize" {
@@ -218,7 +218,7 @@ fn request(
         .is_some_and(|capabilities| capabilities.is_object())
     {
         return Err(invalid_params(
-            "io.modelcontextprotocol/clientCapabilities in `_meta` has to be an object",
+            "io.modelcontextprotocol/clientCapabilities in `_meta` must be an object",
         ));
     }
     let source = NAMED

@@ -139,7 +139,7 @@ impl Taken {
             ""
         };
         format!(
-            "the server has answered this call by HTTP {status} {of}{page}, which is no answer: its outcome is unknown"
+            "the server has answered this call by HTTP {status} {of}{page}, which is not an answer of MCP: its outcome is unknown"
         )
     }
 }

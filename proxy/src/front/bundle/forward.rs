@@ -404,7 +404,7 @@ impl Carrying {
             if began.elapsed() >= HOLD {
                 if said != why {
                     self.stderr.print(&format_args!(
-                        "the server can't be started again: {why}; trying on"
+                        "the server can't be started again: {why}; the wrapper keeps trying"
                     ));
                     said.clone_from(&why);
                 }

@@ -247,7 +247,7 @@ impl Source for Backend {
                 let launch = self.server.launch.clone();
                 let looking = Looking::new(move || match launch() {
                     Ok(Launch::Shared(shared)) => Ok(shared),
-                    Ok(_) => Err("it is not shared any more".to_owned()),
+                    Ok(_) => Err("it is no longer shared".to_owned()),
                     Err(failure) => Err(failure.message),
                 });
                 tokio::spawn(carrying.run_shared(shared, looking, door, common.mask));

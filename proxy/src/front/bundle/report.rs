@@ -192,7 +192,7 @@ impl Servers {
                 BackendState::Failed(failure) => {
                     let why = failure.at_length();
                     if self.said.insert(name.clone(), why.to_owned()).as_deref() != Some(why) {
-                        lines.push(format!("{name}: {why}; it is tried again"));
+                        lines.push(format!("{name}: {why}; mcp-sessiond tries again"));
                     }
                 }
                 BackendState::Ready if self.said.remove(&name).is_some() => {

@@ -103,7 +103,7 @@ impl Losses {
         let skipped = first.saturating_sub(self.forgotten);
         let ends = self.ends.iter().skip(skipped);
         ends.map(|End { why, .. }| {
-            format!("{ENDED_LINE}{why}); the next request starts a fresh one, which has nothing that this one had in memory")
+            format!("{ENDED_LINE}{why}); the next request starts a fresh one, and what this one had in memory is lost")
         })
     }
 

@@ -439,7 +439,7 @@ impl Attaching for Place {
         let why = self.own.as_ref().filter(|_| !self.told)?;
         self.told = true;
         Some(format!(
-            "{why}; so it does not share the server, and gets one of its own"
+            "{why}; so this host does not share the server, and gets one of its own"
         ))
     }
 }

@@ -29,7 +29,7 @@ impl Authority {
     ) -> Result<Self, String> {
         // The SDK guesses endpoints at the server's own address.
         if source == AuthorizationMetadataSource::LegacyEndpointFallback {
-            return Err("the server names no authorization server; if it wants a key, put it into `headers`"
+            return Err("the server names no authorization server; if it needs a key, put that into `headers`"
                 .to_owned());
         }
         let endpoints = [
@@ -43,7 +43,7 @@ impl Authority {
             .all(|url| Url::parse(url).is_ok_and(|url| is_private(&url)))
         {
             return Err(
-                "its authorization server has an endpoint that is none of https://".to_owned(),
+                "its authorization server has an endpoint that does not begin with https://".to_owned(),
             );
         }
         match metadata.issuer.clone().filter(|issuer| !issuer.is_empty()) {

@@ -200,7 +200,7 @@ class Durable:
                 version = header(scope, VERSION)
                 if version not in (None, "2024-11-05", served.handshake.version, *VERSIONS):
                     known = ", ".join(VERSIONS)
-                    raise Refusal(400, INVALID, f"`MCP-Protocol-Version` is none that is spoken here, which are {known}")
+                    raise Refusal(400, INVALID, f"`MCP-Protocol-Version` is not a supported version; supported are {known}")
                 served.use(scope)
                 if call.method != "GET":
                     await call.whole()
