@@ -28,10 +28,10 @@ fn meaning(siblings: Siblings) -> &'static str {
     match siblings {
         Siblings::Fresh => "The only free session, if no other server like this one lives",
         Siblings::Successor => {
-            "The only free session, also while others live: where the host closes a server before it starts the next"
+            "The only free session, also while others live, for hosts that close a server before they start the next"
         }
         Siblings::Oldest => {
-            "The free session that was opened first: where they are interchangeable"
+            "The free session that was opened first, where they are interchangeable"
         }
         Siblings::Never => "A session of its own, which ends with it",
     }

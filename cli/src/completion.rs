@@ -4,13 +4,16 @@
 //! Nothing is started for it: no daemon, and no server. What can't be found out is not offered, and
 //! nothing is said about that: somebody is in the middle of a command line.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
+use clap::ValueEnum as _;
 use clap_complete::{ArgValueCompleter, CompletionCandidate, PathCompleter};
+use mcp_sessiond_proxy::program::display_name;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::hosts::Host;
 use crate::inventory::Server;
 use crate::inventory::selection::running;
 use crate::mcp_client::McpClient;
@@ -106,8 +109,27 @@ fn listed(is_meant: impl Fn(&Entry) -> bool) -> Vec<(String, String)> {
     let entries = file.as_ref().ok().into_iter().flat_map(Servers::entries);
     entries
         .filter(|entry| is_meant(entry))
-        .map(|entry| (entry.name().to_owned(), "in servers.json".to_owned()))
+        .map(|entry| (entry.name().to_owned(), about(entry)))
         .collect()
+}
+
+/// What is said of a server of the list. zsh lists words that share a description after all others.
+fn about(entry: &Entry) -> String {
+    match entry.kind() {
+        Kind::Stdio { command, args, .. } => {
+            let arguments: Vec<OsString> = args.iter().map(OsString::from).collect();
+            format!("runs {}", display_name::of(command.as_ref(), &arguments))
+        }
+        Kind::Http { .. } => format!("the remote server {}", entry.name()),
+    }
+}
+
+/// Hosts that `setup` knows.
+pub(crate) fn hosts() -> Vec<CompletionCandidate> {
+    let hosts = Host::value_variants().iter();
+    let named = hosts
+        .map(|host| CompletionCandidate::new(host.to_string()).help(Some(host.title().into())));
+    named.collect()
 }
 
 /// The words behind this verb, without options, as they stand on the command line so far: the shell

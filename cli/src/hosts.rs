@@ -151,30 +151,40 @@ impl Host {
         }
     }
 
+    /// What people call it.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Claude => "Claude Code",
+            Self::ClaudeDesktop => "Claude Desktop",
+            Self::Vscode => "VS Code",
+            Self::Cursor => "Cursor",
+            Self::Codex => "Codex",
+            Self::Gemini => "Gemini CLI",
+            Self::Opencode => "opencode",
+            Self::Zed => "Zed",
+            Self::Cline => "Cline",
+            Self::Roo => "Roo Code",
+            Self::Windsurf => "Windsurf",
+            Self::Copilot => "Copilot CLI",
+            Self::Goose => "Goose",
+            Self::Qwen => "Qwen Code",
+            Self::Kiro => "Kiro",
+            Self::Kimi => "Kimi",
+            Self::Openclaw => "OpenClaw",
+            Self::Antigravity => "Antigravity",
+            Self::Amp => "Amp",
+            Self::Junie => "Junie",
+        }
+    }
+
     /// The host that people call so, if it has a file that we know.
     pub(crate) fn titled(title: &str) -> Option<Self> {
-        Some(match title {
-            "Claude Code" => Self::Claude,
-            "Claude Desktop" => Self::ClaudeDesktop,
-            "VS Code" => Self::Vscode,
-            "Cursor" => Self::Cursor,
-            "Codex" => Self::Codex,
-            "Gemini CLI" => Self::Gemini,
-            "opencode" => Self::Opencode,
-            "Zed" => Self::Zed,
-            "Cline" => Self::Cline,
-            "Windsurf" => Self::Windsurf,
-            "Copilot CLI" => Self::Copilot,
-            "Goose" | "Goose's desktop application" => Self::Goose,
-            "Qwen Code" => Self::Qwen,
-            "Kiro" => Self::Kiro,
-            "Kimi" => Self::Kimi,
-            "OpenClaw" => Self::Openclaw,
-            "Antigravity" => Self::Antigravity,
-            "Amp" => Self::Amp,
-            "Junie" => Self::Junie,
-            _ => return None,
-        })
+        let title = match title {
+            "Goose's desktop application" => "Goose",
+            title => title,
+        };
+        let mut hosts = Self::value_variants().iter().copied();
+        hosts.find(|host| host.title() == title)
     }
 
     /// The files that this host reads a project's servers from.
@@ -214,14 +224,10 @@ impl Host {
         vec![project.join(name)]
     }
 
-    /// What people call this host, where it asks them again to approve a server whose entry has
-    /// changed. Claude Code approves a project's server by its name, and does not (run).
-    pub(crate) fn asks_again(self) -> Option<&'static str> {
-        match self {
-            Self::Vscode => Some("VS Code"),
-            Self::Cursor => Some("Cursor"),
-            _ => None,
-        }
+    /// Whether it asks its user again to approve a server whose entry has changed. Claude Code
+    /// approves a project's server by its name, and does not (run).
+    pub(crate) fn asks_again(self) -> bool {
+        matches!(self, Self::Vscode | Self::Cursor)
     }
 
     /// Under which name the file has its servers.

@@ -302,6 +302,22 @@ mod tests {
 
     use super::*;
 
+    /// The examples of a verb and of those below it that would be wrapped at 80 columns.
+    fn wrapped_examples(verb: &Command) -> Vec<String> {
+        let help = verb.get_after_help().map(ToString::to_string);
+        let help = help.unwrap_or_default();
+        let examples = help.lines().skip_while(|line| !line.starts_with("Example"));
+        let wide = examples.filter(|line| line.chars().count() > 80);
+        let mut found: Vec<String> = wide.map(str::to_owned).collect();
+        found.extend(verb.get_subcommands().flat_map(wrapped_examples));
+        found
+    }
+
+    #[test]
+    fn no_example_is_wrapped_at_80_columns() {
+        assert_eq!(wrapped_examples(&Cli::command()), Vec::<String>::new());
+    }
+
     #[test]
     fn help_has_every_verb_in_one_group() {
         let mut command = Cli::command();

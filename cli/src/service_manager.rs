@@ -88,8 +88,11 @@ struct Service {
 impl Service {
     fn of_this_machine() -> Result<Self, ServiceError> {
         let binary = std::env::current_exe().and_then(|path| path.canonicalize());
-        let binary = binary
-            .map_err(|error| ServiceError::Failed(format!("the path of this executable can't be read: {error}")))?;
+        let binary = binary.map_err(|error| {
+            ServiceError::Failed(format!(
+                "the path of this executable can't be read: {error}"
+            ))
+        })?;
         let directory =
             paths::directory().map_err(|error| ServiceError::Usage(error.to_string()))?;
         let named =

@@ -53,7 +53,7 @@ const INPUT_MAX: u64 = 4 * 1024 * 1024;
 
 #[derive(Debug, Args)]
 pub(crate) struct SessionArgs {
-    /// A session of this service, in place of the caller's own
+    /// A session of this service, instead of the caller's own
     #[arg(
         long,
         value_name = "NAME",

@@ -81,14 +81,14 @@ const ENDS: &[(&str, i32)] = &[
         "id=$(mcp-sessiond task run --service web --session 7 -- make report &)",
         0,
     ),
-    (
-        "id=$(mcp-sessiond task run --poll 1000 --service web --session 7 -- make report &)",
-        0,
-    ),
     (r#"task get "$id" --service web --session 7"#, 0),
     ("task list --service web --session 7", 0),
     (
         r#"task answer "$id" name '{"action":"decline"}' --service web --session 7"#,
+        0,
+    ),
+    (
+        r#"task answer "$id" name "$answer" --service web --session 7"#,
         0,
     ),
     (r#"task cancel "$id" --service web --session 7"#, 0),
@@ -110,10 +110,7 @@ const ENDS: &[(&str, i32)] = &[
     ("debug tokens", 0),
     ("debug sweep --service web --older-than 2h", 0),
     ("debug prune s1 --service web --keep 100", 0),
-    (
-        "completions bash > ~/.local/share/bash-completion/completions/mcp-sessiond",
-        0,
-    ),
+    ("completions bash > $folder/mcp-sessiond", 0),
     ("completions zsh > ~/.zfunc/_mcp-sessiond", 0),
     (
         "completions fish > ~/.config/fish/completions/mcp-sessiond.fish",
@@ -133,7 +130,8 @@ const ENDS: &[(&str, i32)] = &[
 /// Commands that listen until they are told to end.
 const SERVES: &[&str] = &[
     "serve --listen 127.0.0.1:8000 --name browser -- npx @playwright/mcp@latest",
-    "serve --listen 127.0.0.1:8000 --name browser -- npx @playwright/mcp",
+    "serve --listen 127.0.0.1:8000 -- npx @playwright/mcp",
+    "serve --upstream http://127.0.0.1:3000/mcp",
     "serve --listen unix:/run/user/1000/notes.sock -- node notes.js",
     "serve --listen 127.0.0.1:8000 --upstream http://127.0.0.1:3000/mcp",
     "serve --listen 127.0.0.1:8000 --all",
@@ -223,7 +221,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "a_shell_script_needs_no_library",
     ),
     (
-        r#"task ask "$MCP_SESSIOND_TASK" name --service web --session 7 <<'END'"#,
+        r#"task ask "$MCP_SESSIOND_TASK" name --service web --session 7 <<E"#,
         "shell.rs",
         "a_task_asks_its_client",
     ),
@@ -263,7 +261,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "a_call_goes_on_when_serve_is_killed_and_uninstall_leaves_nothing",
     ),
     (
-        "install --serve browser --listen 127.0.0.1:8000 -- npx @playwright/mcp",
+        "install --serve browser -- npx @playwright/mcp",
         "systemd/serve.rs",
         "a_call_goes_on_when_serve_is_killed_and_uninstall_leaves_nothing",
     ),
@@ -539,6 +537,13 @@ fn those_that_end_do_what_they_are_shown_for() {
         command
             .env("token", "one")
             .env("new_token", "two")
+            .env("answer", r#"{"action": "decline"}"#)
+            .env(
+                "folder",
+                home.world
+                    .root()
+                    .join("home/.local/share/bash-completion/completions"),
+            )
             .env("count", "0");
         if shown.contains("$id") {
             command.env("id", home.first_word("task list --service web --session 7"));
@@ -589,7 +594,11 @@ fn those_that_serve_listen() {
     let _daemon = home.world.daemon();
     let root = home.world.root().to_str().expect("UTF-8");
     for shown in SERVES {
-        let places = [("127.0.0.1:8000", "127.0.0.1:0"), ("/run/user/1000", root)];
+        let places = [
+            ("127.0.0.1:8000", "127.0.0.1:0"),
+            ("serve --upstream", "serve --listen 127.0.0.1:0 --upstream"),
+            ("/run/user/1000", root),
+        ];
         let mut command = home.shell(shown, &places);
         let mut serve = command
             .process_group(0)

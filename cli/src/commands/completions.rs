@@ -24,7 +24,8 @@ runs, and their arguments. Nothing is started for that. Write the file again aft
 Exit codes: 0; 64 bad usage.
 
 Examples:
-  mcp-sessiond completions bash > ~/.local/share/bash-completion/completions/mcp-sessiond
+  folder=~/.local/share/bash-completion/completions
+  mcp-sessiond completions bash > $folder/mcp-sessiond
   mcp-sessiond completions zsh > ~/.zfunc/_mcp-sessiond
   mcp-sessiond completions fish > ~/.config/fish/completions/mcp-sessiond.fish")]
 pub(crate) struct Arguments {
@@ -50,8 +51,17 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn registration(shell: &dyn EnvCompleter, text: &mut Vec<u8>) -> io::Result<()> {
-    shell.write_registration(VARIABLE, NAME, NAME, NAME, text)
+    shell.write_registration(VARIABLE, NAME, NAME, NAME, text)?;
+    if shell.is("zsh") {
+        text.extend_from_slice(ZSH_END);
+    }
+    Ok(())
 }
+
+/// zsh reads the file when it first completes something for this command, as the function of the
+/// file's name, and takes what that offers: so it has to complete, too, and not only register.
+const ZSH_END: &[u8] =
+    b"[[ $funcstack[1] != _mcp-sessiond ]] || _clap_dynamic_completer_mcp_sessiond \"$@\"\n";
 
 /// Answers a shell that has run this executable to complete a command line, and exits then.
 pub(crate) fn answer_shell(command: impl Fn() -> Command) {

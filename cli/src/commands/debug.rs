@@ -51,7 +51,7 @@ Two services may have sessions of the same id: all are shown.
 
 Example: mcp-sessiond debug session 019a4e3c-5d2f-7c1e-9a51-3f0d6c1b2a77")]
     Session {
-        /// Its id
+        /// The session's id
         id: SessionId,
     },
     /// Streams of all sessions: owner, session, stream, closed, orphaned, last_position, events,

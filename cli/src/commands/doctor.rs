@@ -43,7 +43,7 @@ Exit codes: 0 no problem; 1 at least one.
 Examples:
   mcp-sessiond doctor
   mcp-sessiond doctor --json | jq '.findings[] | select(.outcome != \"ok\")'
-  mcp-sessiond doctor --for $$ >&2   # in a server's start script: which host is found from there")]
+  mcp-sessiond doctor --for $$ >&2   # in a server's start script")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     asked: CallerArgs,

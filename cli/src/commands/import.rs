@@ -54,10 +54,10 @@ pub(crate) struct Arguments {
     /// With --rewrite: don't ask
     #[arg(long, requires = "rewrite")]
     yes: bool,
-    /// With --rewrite: take it back
+    /// With --rewrite: undo it
     #[arg(long, requires = "rewrite", conflicts_with = "names")]
     undo: bool,
-    /// Show what would come, and write nothing
+    /// Show what would be copied, and write nothing
     #[arg(long)]
     dry_run: bool,
     /// Replace a different server of the same name

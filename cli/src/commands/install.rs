@@ -23,7 +23,7 @@ Exit codes: 0; 64 bad usage or directory; 69 neither a systemd user manager nor 
 
 Examples:
   mcp-sessiond install --print
-  mcp-sessiond install --serve browser --listen 127.0.0.1:8000 -- npx @playwright/mcp")]
+  mcp-sessiond install --serve browser -- npx @playwright/mcp")]
 pub(crate) struct Arguments {
     /// Show the files and the commands, and touch nothing
     #[arg(long)]
@@ -66,8 +66,9 @@ fn serve_command(name: &Name, words: &[OsString]) -> Result<ServeCommand, Servic
     let separator = OsString::from("--");
     let separator = (!command.is_empty()).then_some(&separator);
     let arguments = options.iter().chain(separator).chain(command).map(readable);
-    let directory = std::env::current_dir()
-        .map_err(|error| ServiceError::Failed(format!("the current directory can't be read: {error}")))?;
+    let directory = std::env::current_dir().map_err(|error| {
+        ServiceError::Failed(format!("the current directory can't be read: {error}"))
+    })?;
     let path = std::env::var_os("PATH")
         .map(PathBuf::from)
         .unwrap_or_default();

@@ -74,10 +74,10 @@ pub(crate) struct Arguments {
         add = ArgValueCandidates::new(selection::kept)
     )]
     name: Option<String>,
-    /// Go on with what comes
+    /// Keep printing what comes
     #[arg(short, long)]
     follow: bool,
-    /// The last so many lines; with NAME, of both
+    /// Print only the last N lines; with NAME, of the daemon's log and of the server's each
     #[arg(short = 'n', long, value_name = "N", default_value_t = LINES)]
     lines: usize,
     /// Print JSON, an object a line

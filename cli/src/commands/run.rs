@@ -15,7 +15,7 @@ Exit codes: 0 after SIGTERM or SIGINT; 64 bad usage or configuration; 70 it can'
 
 Example: mcp-sessiond run --set claim_wait_ms=500 --set log=debug")]
 pub(crate) struct Arguments {
-    /// Read this configuration file in place of ~/.config/mcp-sessiond/config.toml
+    /// Read this configuration file instead of ~/.config/mcp-sessiond/config.toml
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Override a setting; `mcp-sessiond config` lists them

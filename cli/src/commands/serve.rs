@@ -66,10 +66,9 @@ the name or listens there; 127 there is no such command.
 `mcp-sessiond install --serve NAME` makes it a service. `mcp-sessiond demo http` shows what it does.
 
 Examples:
-  mcp-sessiond serve --listen 127.0.0.1:8000 --name browser -- npx @playwright/mcp
-  mcp-sessiond serve --listen 127.0.0.1:8000 --upstream http://127.0.0.1:3000/mcp
-  mcp-sessiond serve --listen 127.0.0.1:8000 files browser
-  curl -H 'Accept: application/json, text/event-stream' -H 'Content-Type: application/json' localhost:8000/mcp -d '{…}'")]
+  mcp-sessiond serve --listen 127.0.0.1:8000 -- npx @playwright/mcp
+  mcp-sessiond serve --upstream http://127.0.0.1:3000/mcp
+  mcp-sessiond serve --listen 127.0.0.1:8000 files browser")]
 pub(crate) struct Arguments {
     /// Where to listen: an address and a port (0: a free one, which is printed), or `unix:PATH`
     #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:8000")]
@@ -102,7 +101,7 @@ pub(crate) struct Arguments {
     /// Refused: see [`UNKEPT`]
     #[arg(long, hide = true)]
     unkept: bool,
-    /// In place of a command: the http:// URL of a server that speaks Streamable HTTP itself
+    /// Instead of a command: the http:// URL of a server that speaks Streamable HTTP itself
     #[arg(long, value_name = "URL", conflicts_with = "command")]
     upstream: Option<Url>,
     /// All servers of servers.json, as one at /mcp, and each at /servers/NAME

@@ -31,7 +31,7 @@ Exit codes: 0; 4 no daemon answers; 65 refused.
 
 Example, in a crontab: mcp-sessiond session expire --older-than 1h --service web")]
     Expire {
-        /// How long nobody has used them: a number with ms, s, m, h or d
+        /// Only those that nobody has used for this long: a number with ms, s, m, h or d
         #[arg(long, value_name = "TIME", value_parser = parse_duration)]
         older_than: Duration,
         /// The service whose sessions are meant

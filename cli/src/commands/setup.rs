@@ -12,10 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum as _};
+use clap_complete::ArgValueCandidates;
 use serde::Serialize;
 use serde_json::Value;
 
 use self::display::{display, redacted_command};
+use crate::completion;
 use crate::exit_code::{CANT_CREATE, DATA_ERROR, NO_INPUT, SOFTWARE, USAGE};
 use crate::hosts::Host;
 use crate::hosts::edit::{body, with_body};
@@ -47,8 +49,9 @@ Examples:
   mcp-sessiond setup --undo")]
 pub(crate) struct Arguments {
     /// The host; all that have a file here, by default
+    #[arg(add = ArgValueCandidates::new(completion::hosts))]
     host: Option<Host>,
-    /// Another file of this host's: a project's, say
+    /// Another file of this host, such as a project's
     #[arg(long, value_name = "PATH", requires = "host")]
     file: Option<PathBuf>,
     /// Only the server of this name; may be given several times
@@ -60,7 +63,7 @@ pub(crate) struct Arguments {
     /// Show what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Take it back
+    /// Undo what `setup` has done
     #[arg(long)]
     undo: bool,
     /// Print JSON: host, file, server, outcome, why
@@ -251,7 +254,9 @@ fn set_up(arguments: &Arguments, change: &Change) -> Result<u8, Failure> {
                 code = CANT_CREATE;
             } else {
                 done += usize::from(plan.has_changes());
-                asking.extend(plan.host.asks_again().filter(|_| plan.has_changes()));
+                if plan.has_changes() && plan.host.asks_again() {
+                    asking.insert(plan.host.title());
+                }
                 if let Some(left) = plan.left() {
                     warn(left);
                     code = DATA_ERROR;

@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// Shorten nothing, and show pids, programs, sessions and keepers
     #[arg(long)]
     wide: bool,
-    /// Go on showing it, with keys that restart or stop a server and show its log
+    /// Keep showing it, with keys that restart or stop a server and show its log
     #[arg(short, long)]
     watch: bool,
 }

@@ -48,7 +48,7 @@ struct Reading {
 enum Verb {
     /// Append messages, one a line of standard input, and print the ids of their events
     #[command(
-        after_help = "Example: mcp-sessiond stream append call-7 --close --service web --session 7 <messages"
+        after_help = "Example:\n  mcp-sessiond stream append call-7 --close --service web --session 7 <messages"
     )]
     Append {
         /// The stream. It is opened unless it is open

@@ -58,7 +58,7 @@ enum Verb {
     },
     /// Say how a task is getting on: its `statusMessage`
     #[command(
-        after_help = "Example, in what `task run` runs: mcp-sessiond task message \"$MCP_SESSIOND_TASK\" '2 of 5' --service web --session 7"
+        after_help = "Example, in what `task run` runs:\n  mcp-sessiond task message \"$MCP_SESSIOND_TASK\" half --service web --session 7"
     )]
     Message {
         #[command(flatten)]
@@ -71,9 +71,10 @@ enum Verb {
 The task is `input_required` until then. Exit code 65, too, when it ends in the meantime.
 
 Example, in what `task run` runs:
-  mcp-sessiond task ask \"$MCP_SESSIOND_TASK\" name --service web --session 7 <<'END'
-  {\"method\": \"elicitation/create\", \"params\": {\"message\": \"Your name?\", \"requestedSchema\": {\"type\": \"object\", \"properties\": {}}}}
-  END")]
+  mcp-sessiond task ask \"$MCP_SESSIOND_TASK\" name --service web --session 7 <<E
+  {\"method\": \"elicitation/create\", \"params\": {\"message\": \"Your name?\",
+   \"requestedSchema\": {\"type\": \"object\", \"properties\": {}}}}
+  E")]
     Ask {
         #[command(flatten)]
         one: One,
@@ -86,7 +87,9 @@ Example, in what `task run` runs:
     #[command(after_help = "\
 An answer to what was not asked, or is answered already, is ignored (SEP-2663, Task Update Requests).
 
-Example: mcp-sessiond task answer \"$id\" name '{\"action\":\"decline\"}' --service web --session 7")]
+Example:
+  answer='{\"action\": \"decline\"}'
+  mcp-sessiond task answer \"$id\" name \"$answer\" --service web --session 7")]
     Answer {
         #[command(flatten)]
         one: One,

@@ -53,13 +53,15 @@ can't be read; 64 an option is wrong; 75 the host sends something other than JSO
 command, where it is run as it is.
 
 Example, in a host's configuration:
-  {\"mcpServers\": {\"browser\": {\"command\": \"mcp-sessiond\", \"args\": [\"wrap\", \"--\", \"npx\", \"@playwright/mcp\"]}}}
+  {\"mcpServers\": {\"browser\": {
+    \"command\": \"mcp-sessiond\",
+    \"args\": [\"wrap\", \"--\", \"npx\", \"@playwright/mcp\"]}}}
 
-The same for a server elsewhere:
-  {\"mcpServers\": {\"example\": {\"command\": \"mcp-sessiond\", \"args\": [\"wrap\", \"--\", \"https://example.org/mcp\"]}}}
+For a server elsewhere:
+    \"args\": [\"wrap\", \"--\", \"https://example.org/mcp\"]
 
-The same, where servers.json has the command:
-  {\"mcpServers\": {\"browser\": {\"command\": \"mcp-sessiond\", \"args\": [\"wrap\", \"@browser\"]}}}")]
+Where servers.json has the command:
+    \"args\": [\"wrap\", \"@browser\"]")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     claiming: ClaimArgs,
@@ -77,7 +79,7 @@ pub(crate) struct Arguments {
     /// started it, end it
     #[arg(long, requires = "name")]
     take: bool,
-    /// Start the server at its first call: until then answer for it by what it has said last
+    /// Start the server at its first call: until then answer for it with what it said last
     #[arg(long, conflicts_with = "name")]
     lazy: bool,
     /// Refused: only a server of servers.json can be shared
@@ -233,7 +235,7 @@ fn attempt(arguments: &Arguments) -> Result<ExitCode, StartError> {
 /// What each word of `--resume` means, for `--help`.
 fn resume() -> impl TypedValueParser<Value = Resume> {
     let meaning = |resume| match resume {
-        Resume::Always => "Also after the host has closed it: where it reconnects by closing",
+        Resume::Always => "Also after the host has closed it, for hosts that reconnect by closing",
         Resume::Cut => "Only where the connection was cut off",
         Resume::Never => "Never: it ends with its connection",
     };

@@ -22,8 +22,8 @@ impl Executable {
     /// # Errors
     /// When there is none that could be written into a file: a sentence.
     pub(crate) fn that_stays() -> Result<Self, String> {
-        let own =
-            std::env::current_exe().map_err(|error| format!("the path of this executable can't be read: {error}"))?;
+        let own = std::env::current_exe()
+            .map_err(|error| format!("the path of this executable can't be read: {error}"))?;
         let real = own
             .canonicalize()
             .map_err(|error| format!("{}: {error}", own.display()))?;

@@ -35,7 +35,8 @@ impl Trouble {
     pub(crate) fn fault(&self, called: &str) -> Option<(String, String)> {
         let why = self.message.as_deref().unwrap_or("it did not say why");
         let what = format!("{called} can't be used: {why}");
-        (self.is == PartState::Failed).then(|| (what, "mcp-sessiond tries again by itself".to_owned()))
+        (self.is == PartState::Failed)
+            .then(|| (what, "mcp-sessiond tries again by itself".to_owned()))
     }
 }
 

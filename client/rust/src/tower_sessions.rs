@@ -84,9 +84,7 @@ impl SessionStore for SessiondStore {
                 Err(error) => return Err(failed(error)),
             }
         }
-        Err(StoreError::Backend(
-            "no unused id could be drawn".into(),
-        ))
+        Err(StoreError::Backend("no unused id could be drawn".into()))
     }
 
     async fn save(&self, record: &Record) -> Stored<()> {

@@ -35,7 +35,8 @@ use crate::stderr::Stderr;
 use crate::waits::Waits;
 
 /// Why calls are not made any more.
-const GONE: &str = "the part of mcp-sessiond that carries messages to it has ended; reconnect it in the host";
+const GONE: &str =
+    "the part of mcp-sessiond that carries messages to it has ended; reconnect it in the host";
 
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
 /// People know the server as `shown`, which has no secrets.

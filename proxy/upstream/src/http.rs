@@ -419,8 +419,7 @@ impl HttpClient {
             self.name()
         );
         if let Some(location) = &refused.location {
-            message +=
-                &format!(": it has moved to {location}, and `url` must name the new place");
+            message += &format!(": it has moved to {location}, and `url` must name the new place");
         } else if let Some(said) = said(&refused.body) {
             message += &format!(": {said}");
         }

@@ -136,7 +136,8 @@ fn the_keeper_is_killed_and_a_fresh_server_is_shared() {
 }
 
 /// What a host reads that was not there when its server ended.
-const BEGINS_AFRESH: &str = "this server begins afresh, and what the previous one had in memory is lost";
+const BEGINS_AFRESH: &str =
+    "this server begins afresh, and what the previous one had in memory is lost";
 
 /// The front that was there knew of it, and has told nobody. The host that is there anyhow was told
 /// already.

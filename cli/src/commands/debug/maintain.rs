@@ -23,7 +23,7 @@ pub(super) struct Sweep {
     /// The service whose sessions are meant
     #[arg(long, value_name = "NAME", requires = "older_than")]
     service: Option<ServiceName>,
-    /// How long nobody has used them: a number with ms, s, m, h or d
+    /// Only those that nobody has used for this long: a number with ms, s, m, h or d
     #[arg(long, value_name = "TIME", requires = "service", value_parser = parse_duration)]
     older_than: Option<Duration>,
 }
@@ -40,13 +40,13 @@ pub(super) struct Prune {
     /// The service that owns it
     #[arg(long, value_name = "NAME")]
     service: ServiceName,
-    /// Prune this stream alone
+    /// Prune only this stream
     #[arg(long, value_name = "STREAM")]
     stream: Option<StreamId>,
-    /// So many events stay, the newest
+    /// Keep this many events, the newest
     #[arg(long, value_name = "N", required_unless_present = "older_than")]
     keep: Option<u64>,
-    /// Events stay that are younger: a number with ms, s, m, h or d
+    /// Delete only events that are older: a number with ms, s, m, h or d
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     older_than: Option<Duration>,
 }

@@ -142,8 +142,7 @@ pub(super) async fn settings(connection: &Connection, loaded: &Loaded, findings:
     } else {
         format!("`kill {pid}`: the next daemon reads the file; sessions and servers stay")
     };
-    let what =
-        format!("the running daemon uses other values than the file has now, of {names}");
+    let what = format!("the running daemon uses other values than the file has now, of {names}");
     findings.replace(Finding::note("config", what, fix));
 }
 

@@ -119,9 +119,7 @@ fn unwritten(check: &'static str, directory: &Path, error: &io::Error) -> Findin
             format!("free some space: `df -h {shown}` and `df -i {shown}` show the disk")
         }
         io::ErrorKind::ReadOnlyFilesystem => {
-            format!(
-                "`findmnt -T {shown}` shows the file system, which must be mounted for writing"
-            )
+            format!("`findmnt -T {shown}` shows the file system, which must be mounted for writing")
         }
         _ => format!("`ls -ld {shown}` shows who may write there"),
     };

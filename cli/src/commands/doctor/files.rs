@@ -30,9 +30,7 @@ fn no_file(check: &'static str, path: &Path) -> Option<Finding> {
         )),
         Err(_) if path.is_symlink() => Some(Finding::note(
             check,
-            format!(
-                "{shown} is a symbolic link to a file that is not there, so it is ignored"
-            ),
+            format!("{shown} is a symbolic link to a file that is not there, so it is ignored"),
             format!("write that file, or `rm {shown}`"),
         )),
         _ => None,

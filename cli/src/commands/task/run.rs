@@ -59,7 +59,7 @@ SIGINT, SIGTERM or SIGHUP, the command and its children get SIGTERM, and SIGKILL
 
 Exit codes: 0 the task has ended, whatever its result; 4 resume is disabled, or no daemon answers; 65 refused, such as when the lease has ended; 70 there is no such command.
 
-Example: id=$(mcp-sessiond task run --poll 1000 --service web --session 7 -- make report &)")]
+Example: id=$(mcp-sessiond task run --service web --session 7 -- make report &)")]
 pub(super) struct Arguments {
     /// How long after its creation the task is kept, in seconds. By default, and at most,
     /// `sessions.task_life_ms`

@@ -74,9 +74,7 @@ pub fn of_uid(uid: u32) -> Caller {
 pub fn from_extensions(parts: &Parts) -> Result<Option<Caller>, Refusal> {
     match parts.extensions.get::<Caller>() {
         Some(caller) => Ok(Some(caller.clone())),
-        None => Err(Refusal::unauthorized(
-            "nothing says who sends this request",
-        )),
+        None => Err(Refusal::unauthorized("nothing says who sends this request")),
     }
 }
 

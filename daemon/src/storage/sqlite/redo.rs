@@ -192,7 +192,9 @@ fn entries(mut bytes: &[u8], id: LogId) -> io::Result<Vec<Logged>> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, sentence));
     }
     if take(8) != Some(&id.0.to_le_bytes()) {
-        tracing::warn!("the redo log beside the database belongs to another database, and is ignored");
+        tracing::warn!(
+            "the redo log beside the database belongs to another database, and is ignored"
+        );
         return Ok(entries);
     }
     while let Some(length) = take(4) {

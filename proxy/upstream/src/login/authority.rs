@@ -43,7 +43,8 @@ impl Authority {
             .all(|url| Url::parse(url).is_ok_and(|url| is_private(&url)))
         {
             return Err(
-                "its authorization server has an endpoint that does not begin with https://".to_owned(),
+                "its authorization server has an endpoint that does not begin with https://"
+                    .to_owned(),
             );
         }
         match metadata.issuer.clone().filter(|issuer| !issuer.is_empty()) {
