@@ -330,10 +330,10 @@ fn in_doubt(error: Error) -> Error {
 fn tell_unreachable(session: &SessionId, loss: Option<Loss>) {
     match loss {
         Some(loss) => {
-            tracing::warn!(%session, why = loss.sentence(), "a session has ended that nobody can resume");
+            tracing::warn!(%session, why = loss.sentence(), "a session that nobody can resume has ended");
         }
         None => {
-            tracing::info!(%session, "a session has ended that nobody can resume, and nobody has used");
+            tracing::info!(%session, "an unused session that nobody can resume has ended");
         }
     }
 }

@@ -195,14 +195,14 @@ mod tests {
         assert_eq!(
             one.difference(&place("/a", &[("A", "1"), ("B", "0"), ("D", "4")]))
                 .as_deref(),
-            Some("these variables are not those of the last time: B, C, D")
+            Some("these variables differ from the last time: B, C, D")
         );
         let many: Vec<String> = (10..20).map(|number| format!("V{number}")).collect();
         let many: Vec<(&str, &str)> = many.iter().map(|name| (&**name, "")).collect();
         assert_eq!(
             place("/a", &many).difference(&place("/a", &[])).as_deref(),
             Some(
-                "these variables are not those of the last time: V10, V11, V12, V13, V14, V15, V16, V17 and 2 more"
+                "these variables differ from the last time: V10, V11, V12, V13, V14, V15, V16, V17 and 2 more"
             )
         );
     }

@@ -481,7 +481,7 @@ fn each_entry_of_a_host_s_file_is_told_and_setup_mends_what_it_can() {
     said.assert_well();
     let what = [
         "setup: cursor: \"open\"",
-        "was wrapped by `setup`, and is not any more",
+        "was wrapped by `setup`, and no longer is",
         "`mcp-sessiond setup cursor`",
     ];
     said.assert_has("note", &what);

@@ -238,7 +238,7 @@ const ELSEWHERE: &[Elsewhere] = &[
         "the keeper of the server had ended, and the server with it; a fresh one was started",
     ),
     (
-        "…; so it does not share",
+        "…; so this host does not share",
         "shared/own.rs",
         "a_host_that_can_do_less_gets_a_server_of_its_own_and_keeps_it",
         "so this host does not share the server, and gets one of its own",

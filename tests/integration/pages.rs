@@ -221,6 +221,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "a_shell_script_needs_no_library",
     ),
     (
+        r#"task message "$MCP_SESSIOND_TASK" half --service web --session 7"#,
+        "shell.rs",
+        "a_task_asks_its_client",
+    ),
+    (
         r#"task ask "$MCP_SESSIOND_TASK" name --service web --session 7 <<E"#,
         "shell.rs",
         "a_task_asks_its_client",

@@ -139,7 +139,7 @@ const REFUSED: [Line; 19] = [
     ("cursor", "cursor-twice.json", USUAL, Refused(TWICE)),
     ("cursor", "cursor-two-commands.json", USUAL, Refused(TWICE)),
     ("gemini", "gemini-broken.json", USUAL, Refused("it is not JSON at line")),
-    ("codex", "codex-array-of-tables.toml", USUAL, Refused("`mcp_servers` has to be")),
+    ("codex", "codex-array-of-tables.toml", USUAL, Refused("`mcp_servers` must be")),
     ("codex", "codex-twice.toml", USUAL, Refused("it is not TOML at line 4")),
     ("goose", "goose-alias.yaml", USUAL, Refused("`extensions` has an anchor, an alias or a tag")),
     ("goose", "goose-two-documents.yaml", USUAL, Refused("it has more than one document")),

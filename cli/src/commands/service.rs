@@ -362,7 +362,7 @@ fn text(service: &Service) -> String {
         text += "\n";
         text += &wrapped(&format!("{finding}: {advice}"), Some(COLUMNS));
     } else if !service.installed {
-        text += "\n`mcp-sessiond install` has one start with the first connection.\n";
+        text += "\nTo have one start at the first connection, run `mcp-sessiond install`.\n";
     }
     text
 }

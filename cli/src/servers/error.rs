@@ -1,6 +1,6 @@
 //! Why a server of the file can't be run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use mcp_sessiond_proxy::front::failed_start::StartError;
 
@@ -13,7 +13,7 @@ pub(crate) enum ServersError {
     #[error("there is no home directory, and so no {FILE}")]
     NoHome,
     /// The file is not there, or can't be read.
-    #[error("could not read {}: {error}", path.display())]
+    #[error("{}", unread(path, error))]
     Unread {
         path: PathBuf,
         error: std::io::Error,
@@ -64,6 +64,15 @@ impl From<ServersError> for StartError {
             code: error.code(),
             sentence: error.to_string(),
         }
+    }
+}
+
+fn unread(path: &Path, error: &std::io::Error) -> String {
+    let path = path.display();
+    if error.kind() == std::io::ErrorKind::NotFound {
+        format!("there is no {path}; `mcp-sessiond import` makes one from a host's file")
+    } else {
+        format!("could not read {path}: {error}")
     }
 }
 

@@ -42,7 +42,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn text(&self, key: &str) -> Result<Option<String>, String> {
-        self.read(key, "a text", |value| value.as_str().map(str::to_owned))
+        self.read(key, "a string", |value| value.as_str().map(str::to_owned))
     }
 
     pub(super) fn texts(&self, key: &str) -> Result<Option<Vec<String>>, String> {

@@ -60,7 +60,7 @@ fn one_that_is_wrong_takes_no_other_with_it_and_the_order_stays() {
                 "z",
                 "it is there twice, in `mcpServers` and in `servers`; remove one"
             ),
-            ("bad", "`command` has to be a text"),
+            ("bad", "`command` must be a string"),
             ("twice", "it is there twice; remove one"),
         ]
     );
@@ -75,7 +75,7 @@ fn what_can_t_be_run_is_said_with_a_mend() {
     assert!(why(r#"{"command": "x", "envFile": ".env"}"#).contains("put its variables into `env`"));
     assert_eq!(
         why(r#"{"command": "x", "args": [1]}"#),
-        "`args` has to be a list of strings"
+        "`args` must be a list of strings"
     );
     assert_eq!(
         why("1"),
@@ -108,15 +108,15 @@ fn what_can_t_be_run_is_said_with_a_mend() {
     );
     assert_eq!(
         why(r#"{"command": "x", "calls": 0}"#),
-        "`calls` has to be a number from 1 to 4294967295"
+        "`calls` must be a number from 1 to 4294967295"
     );
     assert_eq!(
         why(r#"{"command": "x", "only": "a"}"#),
-        "`only` has to be a list of strings"
+        "`only` must be a list of strings"
     );
     assert_eq!(
         why(r#"{"command": "x", "shared": 1}"#),
-        "`shared` has to be true or false"
+        "`shared` must be true or false"
     );
     let unknown =
         get(r#"{"servers": {"files": {}, "web": {}}}"#, "fils").expect_err("it is not there");

@@ -416,7 +416,7 @@ fn a_variable_of_the_launch_does_not_count_and_whatever_does_is_said() {
     assert!(!second.pipe.errors.text().contains(not_lazy));
     ended(second);
     let other = connected(&[("API_KEY", "an open secret")]);
-    let why = "these variables are not those of the last time: API_KEY";
+    let why = "these variables differ from the last time: API_KEY";
     let line = other.pipe.errors.wait(&format!("{not_lazy}{why}"));
     assert!(!line.contains("an open secret"), "{line}");
     assert_eq!(starts(&world), 2);

@@ -179,7 +179,7 @@ fn what_is_not_in_the_file_or_can_t_be_run_is_said() {
     let path = path.to_str().expect("UTF-8");
     let (code, sentence) = said(&["@a"]);
     assert_eq!(
-        (code, sentence.contains(&format!("could not read {path}"))),
+        (code, sentence.contains(&format!("there is no {path}"))),
         (Some(66), true),
         "{sentence}"
     );

@@ -35,7 +35,10 @@ fn both(host: Host, text: &str) -> (String, String) {
         servers.iter().map(made).collect()
     };
     check(host, text, &wrapped, |name, entry| {
-        if entry.get("url").is_none() && entry.get("dev").is_none() {
+        if entry.get("url").is_none()
+            && entry.get("serverUrl").is_none()
+            && entry.get("dev").is_none()
+        {
             let own = name.split(" (").next().unwrap_or_default();
             entries::expect_wrapped(host, entry, "/bin/mcp-sessiond", own);
         }

@@ -272,7 +272,7 @@ mod tests {
         let (lines, part) = update(late(), 3);
         assert_eq!(
             lines,
-            ["mail: it was not ready within 3 s; it is tried again"]
+            ["mail: it was not ready within 3 s; mcp-sessiond tries again"]
         );
         assert_eq!(
             (part.is, part.code.as_deref(), part.since_ms),
@@ -305,7 +305,7 @@ mod tests {
         let lines = servers.update(vec![("mail".into(), BackendState::Failed(failure))], 1);
         assert_eq!(
             lines,
-            ["mail: it was not found in PATH=/bin; it is tried again"]
+            ["mail: it was not found in PATH=/bin; mcp-sessiond tries again"]
         );
         let message = servers.parts().remove(0).message;
         assert_eq!(message.as_deref(), Some("it was not found in PATH"));
