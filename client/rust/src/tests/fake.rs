@@ -35,7 +35,9 @@ use mcp_sessiond_proto::streams::{
 use mcp_sessiond_proto::tasks::{
     CreateTaskRequest, ListTasksRequest, Task, TaskRef, UpdateTaskRequest, WaitTaskRequest,
 };
-use mcp_sessiond_proto::types::{LeaseRef, Outcome, StoreRequest, Stored, TokenStatus};
+use mcp_sessiond_proto::types::{
+    LeaseRef, LossToldRequest, Outcome, StoreRequest, Stored, TokenStatus,
+};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Epoch, Error, Token, codec, paths};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -114,7 +114,7 @@ impl Relay {
         let why = self.losses.unread.take()?;
         self.losses.refuses.then(|| {
             format!(
-                "not sent: this server begins afresh, with nothing that it had in memory: {why}; repeat the call"
+                "not sent: this server begins afresh, and what the previous one had in memory is lost: {why}; repeat the call"
             )
         })
     }

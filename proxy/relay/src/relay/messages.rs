@@ -83,7 +83,7 @@ impl Relay {
             if let Some(front) = &mut self.front {
                 front.ready = true;
             }
-            self.tell_front(own_messages::not_sent(id, &why));
+            self.tell_front(answers::not_sent(id, &why));
             return None;
         }
         match &message.kind {

@@ -4,7 +4,7 @@ use super::*;
 
 fn not_sent(id: &str, why: &str) -> String {
     let message = format!(
-        "not sent: this server begins afresh, with nothing that it had in memory: {why}; repeat the call"
+        "not sent: this server begins afresh, and what the previous one had in memory is lost: {why}; repeat the call"
     );
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"{message}","data":{{"outcome":"not_sent"}}}}}}"#
