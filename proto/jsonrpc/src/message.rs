@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::id::is_id;
-use crate::members::{self, Envelope, Member, Params, offset, string};
+use crate::members::{self, Envelope, Member, offset, string};
 use crate::readable::Readable;
 use crate::repair::{self, NotJson};
 use crate::unreadable::{self, Unreadable};
@@ -48,7 +48,9 @@ pub struct Message<'a> {
     pub(crate) params: Option<&'a str>,
     pub(crate) result: Option<&'a str>,
     pub(crate) error: Option<&'a str>,
-    within: Params<'a>,
+    /// `params.progressToken` and `params.requestId`, where they are there once.
+    progress: Option<&'a str>,
+    cancelled: Option<&'a str>,
     meta: Meta<'a>,
 }
 
@@ -222,7 +224,8 @@ impl<'a> Message<'a> {
             params: read.params.once(),
             result,
             error,
-            within: read.within,
+            progress: read.within.progress_token.once(),
+            cancelled: read.within.request_id.once(),
             meta: Meta::of(read.within.meta),
         })
     }
@@ -274,20 +277,20 @@ impl<'a> Message<'a> {
 
     /// The raw text of `params._meta.progressToken`.
     pub fn asked_progress(&self) -> Option<&'a str> {
-        self.sent(self.meta.token()?)
+        self.sent(self.meta.token?)
     }
 
     /// Whether it is clear which progress token is meant, if any is. Where `_meta` or the token is
     /// said twice, readers differ: what is passed on as it stands might name the token of another
     /// request.
     pub fn has_clear_token(&self) -> bool {
-        !self.within.meta.is_twice() && self.meta.is_clear()
+        self.meta.is_clear
     }
 
     /// The raw text of the id of the `subscriptions/listen` that this notification belongs to (MCP
     /// 2026-07-28).
     pub fn subscription(&self) -> Option<&'a str> {
-        self.sent(self.meta.subscription()?)
+        self.sent(self.meta.subscription?)
     }
 
     /// The raw text of the id of the `subscriptions/listen` that this answers, as its result
@@ -299,17 +302,17 @@ impl<'a> Message<'a> {
                 meta.put(value);
             }
         })?;
-        self.sent(Meta::of(meta).subscription()?)
+        self.sent(Meta::of(meta).subscription?)
     }
 
     /// The raw text of `params.progressToken`, in `notifications/progress`.
     pub fn progress(&self) -> Option<&'a str> {
-        self.sent(self.within.progress_token.once()?)
+        self.sent(self.progress?)
     }
 
     /// The raw text of `params.requestId`, in `notifications/cancelled`.
     pub fn cancelled(&self) -> Option<&'a str> {
-        self.sent(self.within.request_id.once()?)
+        self.sent(self.cancelled?)
     }
 
     /// The resource that this request names.
@@ -321,38 +324,36 @@ impl<'a> Message<'a> {
 /// The method that opens a subscription (MCP 2026-07-28, Subscriptions).
 pub const LISTEN: &str = "subscriptions/listen";
 
-/// What is read of `_meta`.
-#[derive(Clone, Copy, Default)]
+/// What is read of `_meta`: nothing, unless it is clear.
+#[derive(Clone, Copy)]
 struct Meta<'a> {
-    token: Member<'a>,
-    subscription: Member<'a>,
+    token: Option<&'a str>,
+    subscription: Option<&'a str>,
+    /// Whether neither it nor one of these is there twice.
+    is_clear: bool,
 }
 
 impl<'a> Meta<'a> {
-    /// Of the member `_meta`, if it is there once and an object.
     fn of(meta: Member<'a>) -> Self {
-        let mut read = Self::default();
-        let Some(meta) = meta.once() else { return read };
-        let _ = members::each(meta, |name, value| match name {
-            "progressToken" => read.token.put(value),
-            "io.modelcontextprotocol/subscriptionId" => read.subscription.put(value),
+        let (mut token, mut subscription) = (Member::Absent, Member::Absent);
+        // What is no object has no members.
+        let _ = members::each(meta.once().unwrap_or_default(), |name, value| match name {
+            "progressToken" => token.put(value),
+            "io.modelcontextprotocol/subscriptionId" => subscription.put(value),
             _ => {}
         });
-        read
-    }
-
-    fn is_clear(self) -> bool {
-        !self.token.is_twice() && !self.subscription.is_twice()
-    }
-
-    fn token(self) -> Option<&'a str> {
-        let token = self.token.once().filter(|_| self.is_clear());
-        token.filter(|token| *token != "null")
-    }
-
-    fn subscription(self) -> Option<&'a str> {
-        let id = self.subscription.once().filter(|_| self.is_clear());
-        id.filter(|id| *id != "null")
+        let is_clear = ![meta, token, subscription]
+            .into_iter()
+            .any(Member::is_twice);
+        let clear = |member: Member<'a>| {
+            let value = member.once().filter(|_| is_clear);
+            value.filter(|value| *value != "null")
+        };
+        Self {
+            token: clear(token),
+            subscription: clear(subscription),
+            is_clear,
+        }
     }
 }
 

@@ -396,9 +396,11 @@ impl Multiplexer {
                 message::Kind::Answer { id, failed } => {
                     self.server_answers(message, id, *failed, now);
                 }
-                message::Kind::Request { id, method } => self.server_asks(message, id, method, now),
+                message::Kind::Request { id, method } => {
+                    self.server_asks(message, id, method, now);
+                }
                 message::Kind::Notification { method } => {
-                    self.server_notifies(message, method, now)
+                    self.server_notifies(message, method, now);
                 }
             }
         }

@@ -432,6 +432,18 @@ mod tests {
         );
     }
 
+    /// Its server would get the copy. It is refused as in the era before, under its id.
+    #[test]
+    fn a_request_that_had_to_be_made_readable_is_not_passed_on() {
+        let headers = [
+            ("mcp-protocol-version", VERSION),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "add"),
+        ];
+        let body = call("tools/call", r#""name":"add","arguments":{"a":NaN},"#);
+        assert!(matches!(read_with(&headers, &body), Ok(None)));
+    }
+
     #[test]
     fn a_request_of_this_era_says_so_and_what_its_client_can_do() {
         let modern = [
