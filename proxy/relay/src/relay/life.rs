@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 
 use bytes::Bytes;
-use mcp_sessiond_jsonrpc::answers as own_messages;
+use mcp_sessiond_jsonrpc::answers;
 use mcp_sessiond_jsonrpc::message::{Kind, Line};
 
 use super::queue::{ToBackend, ToFront};
@@ -195,9 +195,9 @@ impl Relay {
             let call = self.calls.open.remove(&number);
             if let (Some(call), Some(why)) = (call, failed) {
                 self.handshake.deaths = 0;
-                self.tell_front(own_messages::failed(
+                self.tell_front(answers::failed(
                     &call.id,
-                    &own_messages::ended_uninitialized(why),
+                    &answers::ended_uninitialized(why),
                 ));
             }
         }
@@ -297,7 +297,7 @@ impl Relay {
         self.calls.open = kept;
         for call in sent.into_values() {
             if self.is_current(call.asker) && !call.kind.ours() {
-                self.tell_front(own_messages::unknown(&call.id, message));
+                self.tell_front(answers::unknown(&call.id, message));
             }
         }
         let calls = &self.calls.open;
@@ -321,7 +321,7 @@ impl Relay {
                 .is_some_and(|connection| self.is_current(connection))
                 && ask.cancelled.is_none()
             {
-                self.tell_front(own_messages::cancelled(number, "the server ended"));
+                self.tell_front(answers::cancelled(number, "the server ended"));
             }
         }
         self.to_front
@@ -339,7 +339,7 @@ impl Relay {
                 && let Some(call) = self.calls.open.remove(&number)
                 && self.is_current(call.asker)
             {
-                self.tell_front(own_messages::not_sent(&call.id, &why));
+                self.tell_front(answers::not_sent(&call.id, &why));
             }
         }
         let calls = &self.calls.open;
