@@ -114,7 +114,7 @@ async fn restarted(
         Err(why) => Err(why),
     };
     match fresh {
-        Ok(pid) => Ok(format!("{called} was restarted; its pid is {pid} now")),
+        Ok(pid) => Ok(format!("{called} was restarted; its pid is now {pid}")),
         Err(why) => Err(format!(
             "{called} was not restarted: {}",
             printable(&why.to_string())

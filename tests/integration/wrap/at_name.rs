@@ -128,7 +128,7 @@ fn a_secret_of_the_desktop_s_store_is_looked_up_and_one_that_is_not_there_is_nam
     let (command, _) = write_down_keyring(&world, "a/b/you");
     let output = desktop(&command, false);
     let said = String::from_utf8_lossy(&output.stderr);
-    let sentence = "there is no secret of the service \"a/b\" and the account \"you\"; store it by: \
+    let sentence = "there is no secret of the service \"a/b\" and the account \"you\"; store it with: \
                     secret-tool store --label='a/b' service 'a/b' account 'you'\n";
     assert!(said.ends_with(sentence), "{said}");
     assert_eq!(output.status.code(), Some(65));

@@ -93,7 +93,7 @@ fn status_shows_what_is_kept_a_line_each() {
     let nothing = say(&world, &["status"]);
     assert_eq!((nothing.code, &*nothing.err), (Some(0), ""));
     assert!(
-        nothing.out.starts_with("Nothing is kept") && nothing.out.lines().count() == 1,
+        nothing.out.starts_with("No server is kept") && nothing.out.lines().count() == 1,
         "{}",
         nothing.out
     );
@@ -373,7 +373,7 @@ fn what_is_kept_can_be_seen_and_stopped_without_a_daemon() {
     let nothing = say(&world, &["status"]);
     assert_eq!((nothing.code, &*nothing.err), (Some(0), ""));
     assert!(
-        nothing.out.starts_with("Nothing is kept"),
+        nothing.out.starts_with("No server is kept"),
         "{}",
         nothing.out
     );
@@ -441,7 +441,11 @@ fn a_server_that_is_not_kept_is_shown_as_such() {
     assert!(refused.err.contains("is not kept"), "{}", refused.err);
     client.pipe.close();
     client.pipe.wait();
-    assert!(say(&world, &["status"]).out.starts_with("Nothing is kept"));
+    assert!(
+        say(&world, &["status"])
+            .out
+            .starts_with("No server is kept")
+    );
 }
 
 #[test]

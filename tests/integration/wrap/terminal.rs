@@ -77,7 +77,7 @@ fn who_runs_wrap_at_a_terminal_is_told_what_it_waits_for() {
     let mut line = String::new();
     screen.read_line(&mut line).expect("text");
     assert!(
-        line.contains("node counter.mjs is started, and waits for the messages of a host"),
+        line.contains("node counter.mjs runs, and waits for a host's messages"),
         "{line}"
     );
     world.wait_backends(1);
