@@ -46,6 +46,12 @@ const ELSEWHERE: &[Elsewhere] = &[
         "the records of an earlier daemon were lost",
     ),
     (
+        "not sent: this server begins afresh",
+        "told_to_models.rs",
+        "the_first_call_after_a_loss_is_refused_with_the_reason_where_that_is_wanted",
+        "repeat the call",
+    ),
+    (
         "this host has sent nothing but",
         "probes.rs",
         "a_host_that_never_goes_further_gets_a_server_of_its_own",
