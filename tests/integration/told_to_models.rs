@@ -36,6 +36,9 @@ fn wrapping(world: &World, (options, is_listed): (&[&str], bool)) -> Vec<String>
     words
 }
 
+/// How a server is lost.
+type Kill = fn(&World);
+
 fn kill_server(world: &World) {
     signal(world.backend().pid(), Signal::SIGKILL);
 }
@@ -59,7 +62,7 @@ fn assert_refused(error: &Value, reason: &str) {
 #[test]
 fn the_first_call_after_a_loss_is_refused_with_the_reason_where_that_is_wanted() {
     for door in DOORS {
-        let kills: [(fn(&World), &str); 2] = [
+        let kills: [(Kill, &str); 2] = [
             (kill_server, "the previous server has ended"),
             (kill_keeper, "the process that kept the previous server"),
         ];

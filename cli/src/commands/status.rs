@@ -25,8 +25,8 @@ by its address, and SINCE and MEMORY are those of `serve`.
 With --json: an object. `daemon`: `answers`, and `why` not. `servers`: server (its name), program, directory, session, service, host, host_name, pid, keeper, \
 keeper_pid, state (in_use, waiting, starting, ended, stopping, silent); hosts (how many share it, if it is shared), withheld (how many of its notifications none of these got); age_ms, since_ms (how long the host has been there, or \
 away), restarts, memory (bytes), last_error, known (to the daemon), failure (why its keeper does not say); what is not known \
-is null; trouble (of one that has failed): is, code, message, since_ms (Unix epoch). `unready`: servers of `wrap --all` and `serve` that no keeper holds: server, session, host, host_name, and what trouble has; is: failed, initializing, not_tried. `upstreams`: servers behind `serve --upstream`: url, service, pid (of `serve`), since_ms (Unix epoch), sessions. `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch), has_failed (it does not run). `lost`: host, host_name, of (the server's name in a list), \
-because, at_ms (Unix epoch); what is no longer kept, until the next server of that host has said so.
+is null; trouble (of one that has failed): is, code, message, since_ms (Unix epoch). `unready`: servers of `wrap --all` and `serve` that no keeper holds: server, session, host, host_name, and what trouble has; is: failed, initializing, not_tried. `upstreams`: servers behind `serve --upstream`: url, service, pid (of `serve`), since_ms (Unix epoch), sessions. `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch), has_failed (it does not run). `lost`: what is no longer kept, until the next server of that host has said so: host, host_name, \
+of (the server's name in a list), because, at_ms (Unix epoch).
 
 With -w the list is drawn again once a second, and when the terminal changes its size. Keys: the arrows or j and k select a server, Enter or l \
 shows its log, r restarts it and s stops it, each after a question, ? shows all keys, q leaves. It needs a terminal.

@@ -185,7 +185,7 @@ impl Registry {
                 self.note_rule_of(&own, key);
             }
             self.end_session(&own);
-            let told = self.told(&claim, key, edited);
+            let told = self.tell_claim(&claim, key, edited);
             self.open(&claim, Outcome::FreshFirst, told);
             return self.reconsider(claim.host, key);
         }
@@ -454,7 +454,7 @@ impl Registry {
                 let superseded = (!is_users).then(|| self.end_superseded(claim, key));
                 let edited = edited.or(superseded.flatten());
                 let because = self.end_ambiguous(claim, key, outcome).or(edited);
-                let told = self.told(claim, key, because);
+                let told = self.tell_claim(claim, key, because);
                 self.open(claim, outcome, told);
             }
             // The callers handle a claim that has to wait.

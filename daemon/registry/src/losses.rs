@@ -54,7 +54,7 @@ impl Registry {
 
     /// What a claim is told that gets a fresh session under this key. `because`: the reason that was
     /// found just now.
-    pub(super) fn told(&mut self, claim: &Claim, key: Key, because: Option<Loss>) -> Told {
+    pub(super) fn tell_claim(&mut self, claim: &Claim, key: Key, because: Option<Loss>) -> Told {
         let rule = self.take_rule(claim.host, key, claim.former);
         let has_record = self.owners.get(&claim.host).is_some_and(|owner| {
             let mut losses = owner.losses.iter();

@@ -49,7 +49,7 @@ pub enum Incoming {
     /// A front asks for the backend.
     Attach {
         /// The lease that it shows.
-        attach: Attach,
+        attach: Box<Attach>,
         /// The process.
         process: PinnedProcess,
         /// What the daemon says of the lease.
@@ -200,7 +200,7 @@ async fn read_request(
         Ok(KeeperRequest::Attach(attach)) => {
             let check = check_lease(&attach, context).await;
             Ok(Some(Incoming::Attach {
-                attach,
+                attach: Box::new(attach),
                 process,
                 check,
                 reader,

@@ -170,7 +170,7 @@ fn a_server_of_the_file_that_can_t_be_run_is_said_to_the_host_and_started_once_i
         assert_refused(
             &world,
             &mut client,
-            &format!("could not read {}", path.display()),
+            &format!("there is no {}", path.display()),
         );
         write_down(&world, "{");
         // What comes next is another attempt, with another reason.

@@ -48,13 +48,15 @@ fn assert_counts_on(world: &World, words: &[String], tool: &str, stopped_ms: u64
     signal(backend.keeper, Signal::SIGSTOP);
     first.pipe.kill();
     let goes_on = goes_on_after(backend.keeper, Duration::from_millis(stopped_ms));
-    let mut second = Client::connected(world.front(words));
+    let mut second = Client::new(world.front(words));
+    let initialize = second.begin_initialize("test");
+    goes_on.join().expect("it went on");
+    second.initialized(initialize);
     assert_eq!(
         second.call(tool, serde_json::json!({})),
         "2",
         "{stopped_ms} ms"
     );
-    goes_on.join().expect("it went on");
     assert_eq!(
         (world.backend().keeper, world.backend().pid()),
         (backend.keeper, server)

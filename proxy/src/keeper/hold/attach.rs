@@ -74,7 +74,7 @@ impl Keeper {
                             .await;
                     }
                     Ok(()) => match self.forbids(process.id()).await {
-                        false => return self.attach(attach, process, reader, writer).await,
+                        false => return self.attach(*attach, process, reader, writer).await,
                         true => KeeperReply::Closed {
                             used: self.relay.is_used(),
                         },
