@@ -189,7 +189,7 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
     let mut failed = FailedStart::of(start.program.display_name());
     let kept = loop {
         let attempt = match first_line::read(&mut input, &mut lines, waits.first_line) {
-            FirstLine::Closed => return Ok(ExitCode::SUCCESS),
+            FirstLine::Closed => return Ok(start.unasked()),
             FirstLine::Read(client) => {
                 start.claim.client = client;
                 start.attempt(way, &leaver, &mut input, &mut lines)?
@@ -371,6 +371,19 @@ impl Start<'_> {
             releaser,
             stopper,
         })))
+    }
+
+    /// The exit code where the host has closed its end and asked for nothing: no server is started
+    /// then, but a shell that has no such program hears so.
+    fn unasked(&self) -> ExitCode {
+        let has_own_path = self.launch_env.0.iter().any(|(name, _)| name == "PATH");
+        match self.program.why_missing().filter(|_| !has_own_path) {
+            Some((code, sentence)) => {
+                print(&sentence);
+                ExitCode::from(code)
+            }
+            None => ExitCode::SUCCESS,
+        }
     }
 
     /// Runs the command for a host that does not speak JSON-RPC.

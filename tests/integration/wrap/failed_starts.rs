@@ -306,3 +306,20 @@ fn where_the_host_asks_nothing_the_front_exits_once_the_input_ends() {
     assert_eq!(front.line(), None);
     until("no lease", || (world.stat("leases") == 0).then_some(()));
 }
+
+/// Nobody has asked for anything, as in a shell: the exit code is a shell's, and nothing is started.
+#[test]
+fn a_program_that_is_not_there_is_said_to_whoever_closes_the_input_at_once() {
+    let world = keeping("");
+    let program = nowhere(&world).to_str().expect("UTF-8").to_owned();
+    for options in [&[][..], &["--lazy"], &["--name", "mine"]] {
+        let words = world.wrapping(options, std::slice::from_ref(&program));
+        let mut front = world.front(&words);
+        front.close();
+        assert_eq!(front.wait().code(), Some(127), "{options:?}");
+        front.errors.wait("can't be run: No such file");
+    }
+    let mut front = world.front(&world.wrapping(&[], &tiny(&world)));
+    front.close();
+    assert_eq!(front.wait().code(), Some(0));
+}
