@@ -6,9 +6,9 @@
 //!   MessagePack for Rust, JSON-RPC 2.0 for everybody else.
 //! - [`client`]: the client's side, in MessagePack.
 //! - [`service`]: the RPCs.
-//! - [`types`], [`token`]: claims, leases, tokens. [`losses`]: what is gone, and why. [`sessions`], [`state`], [`streams`], [`tasks`]:
-//!   what a session holds. [`names`], [`json`], [`error`], [`debug`]: what they are made of,
-//!   refused with, and looked at by.
+//! - [`types`], [`token`]: claims, leases, tokens. [`losses`]: what is gone, and why.
+//! - [`sessions`], [`state`], [`streams`], [`tasks`]: what a session holds. [`names`], [`json`],
+//!   [`error`], [`debug`]: what they are made of, refused with, and looked at by.
 //! - [`backends`]: keepers, and what is said on their sockets. [`facts`]: what is known of servers.
 //! - [`text`], [`time`], [`lock`]: values as text, the time of day, and mutexes, for all crates.
 //! - [`paths`]: where the daemon lives, derived from the uid alone.

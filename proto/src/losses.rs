@@ -106,6 +106,16 @@ impl Loss {
         )
     }
 
+    /// Whether a server that had run is gone for sure, and nobody wanted that. With the other reasons
+    /// there may have been none.
+    #[must_use]
+    pub fn is_of_a_server(self) -> bool {
+        matches!(
+            self,
+            Self::Exited | Self::Killed | Self::Lingered | Self::Hung | Self::Quota | Self::Several
+        )
+    }
+
     /// What happened, and what can be done about it, in one sentence.
     #[must_use]
     pub fn sentence(self) -> &'static str {

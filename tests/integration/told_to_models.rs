@@ -108,6 +108,21 @@ fn so_is_that_of_the_next_host_process_and_never_that_to_an_unused_server() {
     assert_eq!(next.count(), 1);
 }
 
+/// Another server of its key lives, which is no loss of a server, though it is said on standard error.
+#[test]
+fn the_first_call_of_a_twin_is_made() {
+    let world = world(&format!("claim_wait_ms = 100\n{SETTINGS}"));
+    let _daemon = world.daemon();
+    let words = wrapping(&world, DOORS[0]);
+    let mut first = Client::connected(world.front(&words));
+    assert_eq!(first.count(), 1);
+    let mut twin = Client::connected(world.front(&words));
+    twin.pipe
+        .errors
+        .wait("another server with the same command");
+    assert_eq!((twin.count(), first.count()), (1, 2));
+}
+
 /// By default nothing is refused.
 #[test]
 fn nothing_is_refused_where_nobody_wants_that() {

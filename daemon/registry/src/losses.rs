@@ -39,7 +39,8 @@ impl Registry {
         if owner.losses.len() >= LOSSES_MAX {
             owner.losses.remove(0);
         }
-        // Also after a restart, and where the clock goes back, no number is had twice.
+        // No number is given twice by one daemon, also where the clock goes back, nor by the next one,
+        // unless the clock goes back while none runs.
         self.newest_loss = (self.newest_loss + 1).max(self.time_of_day_ms);
         let loss = LossRecord {
             id: LossId(self.newest_loss),

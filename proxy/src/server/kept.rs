@@ -620,10 +620,10 @@ impl Door {
         Some((because, own.map(|loss| loss.id)))
     }
 
-    /// In a sentence what a claim was told and no attachment has said yet, where something was lost.
+    /// In a sentence what a claim was told and no attachment has said yet, where a server was lost.
     fn told_loss(&self) -> Option<String> {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let (because, _) = told.filter(|(because, _)| !because.is_wanted())?;
+        let (because, _) = told.filter(|(because, _)| because.is_of_a_server())?;
         Some(because.sentence().to_owned())
     }
 

@@ -243,9 +243,9 @@ async fn a_call_after_close_is_an_error_and_close_waits_for_what_runs() {
     let call = made.calls(7, "x");
     let closed = async {
         while world.server("a").hears().await["method"] != "tools/call" {}
-        let closing = tokio::spawn(async move { bundle.close().await });
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        assert!(!closing.is_finished());
+        let mut closing = tokio::spawn(async move { bundle.close().await });
+        let early = tokio::time::timeout(Duration::from_secs(60), &mut closing).await;
+        assert!(early.is_err(), "it waits for the call");
         assert_eq!(
             made.calls(8, "x").await.expect_err("closed").message,
             "the session was closed"

@@ -383,13 +383,16 @@ mod tests {
         )
     }
 
+    /// The headers of a call of `add`.
+    const OF_CALL: [(&str, &str); 3] = [
+        ("mcp-protocol-version", VERSION),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "add"),
+    ];
+
     #[test]
     fn a_request_whose_headers_agree_is_read() {
-        let headers = [
-            ("mcp-protocol-version", VERSION),
-            ("mcp-method", "tools/call"),
-            ("mcp-name", "add"),
-        ];
+        let headers = OF_CALL;
         let body = call("tools/call", r#""name":"add","arguments":{"a":1},"#);
         let Ok(Some(Posted::Request(read))) = read_with(&headers, &body) else {
             panic!("it is one")
@@ -435,13 +438,8 @@ mod tests {
     /// Its server would get the copy. It is refused as in the era before, under its id.
     #[test]
     fn a_request_that_had_to_be_made_readable_is_not_passed_on() {
-        let headers = [
-            ("mcp-protocol-version", VERSION),
-            ("mcp-method", "tools/call"),
-            ("mcp-name", "add"),
-        ];
         let body = call("tools/call", r#""name":"add","arguments":{"a":NaN},"#);
-        assert!(matches!(read_with(&headers, &body), Ok(None)));
+        assert!(matches!(read_with(&OF_CALL, &body), Ok(None)));
     }
 
     #[test]
