@@ -157,9 +157,12 @@ class Http:
     `notices`.
     """
 
+    # Calls under way, those of former sessions, too: nothing else refers to a task that waits for a StreamReader, so that it could be collected.
+    tasks = set()
+
     def __init__(self, world, bad, errors):
         self.world, self.bad = world, bad
-        self.last, self.session, self.tasks = 0, None, set()
+        self.last, self.session = 0, None
 
     async def start(self, probes=False, seconds=60):
         message = initialize(self._number())
