@@ -25,7 +25,7 @@ const PACKAGES: [(&str, &[&str]); 14] = [
     ("proto/jsonrpc", &[]),
     ("process/identity", &["proto"]),
     ("process", &["identity"]),
-    ("client/rust", &["proto"]),
+    ("client/rust", &["jsonrpc", "proto"]),
     ("client/c", &["client"]),
     ("daemon/registry", &["identity", "proto"]),
     ("daemon", &["process", "proto", "registry"]),

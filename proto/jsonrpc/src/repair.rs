@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 /// What stands for a byte that is not UTF-8. It may stand in a JSON string, and nowhere else in
 /// JSON.
@@ -62,6 +63,17 @@ pub struct NotJson {
     pub name: &'static str,
     /// Where it stands in the message, such as `result.content[0].value`.
     pub place: String,
+}
+
+/// Why a message with this value is not passed on, for whoever has sent it.
+impl fmt::Display for NotJson {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, place } = self;
+        write!(
+            formatter,
+            "`{name}` at `{place}` is not JSON: leave it out, or send null or a string"
+        )
+    }
 }
 
 /// The first such value of a message. `raw` is what was sent, `text` its readable copy.

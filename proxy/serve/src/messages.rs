@@ -148,12 +148,12 @@ pub fn read_post(body: &Bytes) -> Result<(Vec<Posted>, bool), Refusal> {
             }),
             (None, _) => posted_one(&message).ok_or_else(unreadable),
             (Some(value), Kind::Request { id, .. }) => Ok(Posted {
-                kind: PostedKind::NotJson((*id).into(), not_json(&value)),
+                kind: PostedKind::NotJson((*id).into(), value.to_string()),
                 line: Bytes::new(),
             }),
             (Some(value), _) => Err(Refusal {
                 code: code::UNREADABLE,
-                ..Refusal::invalid(not_json(&value))
+                ..Refusal::invalid(value.to_string())
             }),
         },
         Part::Unreadable(_) | Part::Other => Err(unreadable()),
@@ -181,12 +181,6 @@ fn without_bom(text: &Bytes) -> Bytes {
         0
     };
     text.slice(length..)
-}
-
-/// Why a message with this value is not passed on.
-fn not_json(value: &NotJson) -> String {
-    let NotJson { name, place } = value;
-    format!("`{name}` at `{place}` is not JSON: leave it out, or send null or a string")
 }
 
 fn posted_one(message: &Message<'_>) -> Option<Posted> {
