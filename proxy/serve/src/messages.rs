@@ -16,14 +16,15 @@ use bytes::Bytes;
 use mcp_sessiond_client::{Json, StreamId};
 use mcp_sessiond_jsonrpc::answers::{self, Outcome};
 use mcp_sessiond_jsonrpc::code;
+use mcp_sessiond_jsonrpc::error::RpcError;
 use mcp_sessiond_jsonrpc::id_prefix::tag;
 pub use mcp_sessiond_jsonrpc::id_prefix::{
     answering, asked_by, from_asked, parts, prefixed, tagged,
 };
 use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
+use mcp_sessiond_jsonrpc::object::raw;
 use mcp_sessiond_jsonrpc::readable::Readable;
 use mcp_sessiond_jsonrpc::{Edits, NotJson, edited, one_line};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::refusal::Refusal;
@@ -476,15 +477,32 @@ pub fn made_room_notice(uncalled: Duration) -> String {
     )
 }
 
-/// What came back to the `initialize` of ours: a result, or an error.
-#[derive(Debug, Deserialize)]
-pub struct InitializeAnswer {
-    /// The server takes it.
-    #[serde(default)]
-    pub result: Option<Box<RawValue>>,
-    /// It does not.
-    #[serde(default)]
-    pub error: Option<Box<RawValue>>,
+/// What came back to our first request to a server.
+#[derive(Debug)]
+pub enum FirstAnswer {
+    /// Its result.
+    Result(Box<RawValue>),
+    /// Its error, or ours where its answer can't be passed on.
+    Error(Box<RawValue>),
+}
+
+impl FirstAnswer {
+    /// Reads a line. None: it is something else than the answer to the request of this id.
+    pub fn read(line: &[u8], to: &str) -> Option<Self> {
+        let copy = OnceCell::new();
+        let message = Line::of(line, &copy).message()?;
+        if !matches!(message.kind, Kind::Answer { id, .. } if id == to) {
+            return None;
+        }
+        let sent = |value: Option<Readable<'_>>| {
+            let value = value?.sent().filter(|value| *value != "null")?;
+            RawValue::from_string(value.to_owned()).ok()
+        };
+        let result = sent(message.result()).map(Self::Result);
+        result
+            .or_else(|| sent(message.error()).map(Self::Error))
+            .or_else(|| Some(Self::Error(raw(&RpcError::unreadable("server")))))
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use mcp_sessiond_bundle::{
     Backends, BundleServer, BundleStore, Message, Receipt, Source, TrackedLine, WAITING,
 };
 use mcp_sessiond_client::{Options, RequestId, Session, Start};
+use mcp_sessiond_jsonrpc::answers;
 use mcp_sessiond_proxy::front::bundle::report::Report;
 use mcp_sessiond_proxy::front::bundle::{Server, identities};
 use mcp_sessiond_proxy::server::remote::{ResumeStore, StoreUsers};
@@ -23,7 +24,7 @@ use tokio::time::timeout;
 use super::source::{InheritedCalls, KeeperSource, Links, RunningServer};
 use super::{Common, Listing};
 use crate::backend::{Backend, Ended};
-use crate::messages::{Id, answered_id};
+use crate::messages::{Id, answered_ids};
 use crate::record::Record;
 use crate::stderr::warn;
 
@@ -150,10 +151,9 @@ impl BundleBackend {
     /// Goes on where a former process was, with its handshake.
     pub(super) async fn go_on(&self, record: &Record) {
         let params = &record.initialize;
-        let line =
-            format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"initialize","params":{params}}}"#);
+        let line = answers::request(ID, "initialize", params.get());
         self.continues.store(true, Ordering::SeqCst);
-        self.speaker.receive(line.as_bytes()).await;
+        self.speaker.receive(&line).await;
         // Else a client that lists something now would miss what it had before.
         if let Some(bundle) = self.speaker.bundle() {
             bundle.ready().await;
@@ -201,11 +201,7 @@ impl Backend for BundleBackend {
         async {
             loop {
                 let TrackedLine { line, receipt } = self.spoken().await?;
-                let is_own = || {
-                    let text = std::str::from_utf8(&line).ok()?;
-                    answered_id(&mcp_sessiond_client::Json::new(text).ok()?)
-                };
-                if self.continues() && is_own().is_some_and(|id| *id == *ID) {
+                if self.continues() && answered_ids(&line).iter().any(|id| **id == *ID) {
                     continue;
                 }
                 let number = self.number.fetch_add(1, Ordering::SeqCst) + 1;

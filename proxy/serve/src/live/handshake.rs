@@ -8,13 +8,14 @@ use bytes::Bytes;
 use mcp_sessiond_client::{
     Binding, Caller, CreateOptions, Lifetimes, OnMismatch, Session, SessionError, SessionId,
 };
+use mcp_sessiond_jsonrpc::answers;
 use serde_json::value::RawValue;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::{Live, Shared};
 use crate::backend::Backend;
-use crate::messages::{InitializeAnswer, answered_id, log_message};
+use crate::messages::{FirstAnswer, log_message};
 use crate::record::Record;
 use crate::refusal::{Refusal, daemon_away};
 use crate::stderr::warn;
@@ -61,10 +62,13 @@ impl Live {
                 return Err(refusal);
             }
         };
-        let Some(result) = handshaken.result else {
-            backend.end().await;
-            shared.discard(&session).await;
-            return Ok(Beginning::Refused(initialize_error(handshaken)?));
+        let result = match handshaken {
+            FirstAnswer::Result(result) => result,
+            FirstAnswer::Error(error) => {
+                backend.end().await;
+                shared.discard(&session).await;
+                return Ok(Beginning::Refused(error));
+            }
         };
         let record = Record::new(params, result);
         if let Err(refusal) = within_hold(hold, record.store(&session)).await {
@@ -109,7 +113,7 @@ impl Live {
             self.note_loss();
             let (handshaken, lines) = initialize(backend, &self.record.initialize).await?;
             early = lines;
-            if handshaken.result.is_none() {
+            if let FirstAnswer::Error(_) = handshaken {
                 backend.end().await;
                 let message =
                     "the server was started again, and has refused the handshake that is on record";
@@ -118,9 +122,8 @@ impl Live {
         }
         // A former process may have been killed before it had sent this. A keeper passes it on
         // once.
-        let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         backend
-            .send(initialized.into())
+            .send(answers::notification("notifications/initialized"))
             .await
             .map_err(|_| no_answer())?;
         Ok(early)
@@ -202,20 +205,11 @@ pub(crate) async fn within_hold<T>(
     }
 }
 
-/// The error by which a server has refused `initialize`.
-///
-/// # Errors
-/// None.
-fn initialize_error(handshaken: InitializeAnswer) -> Result<Box<RawValue>, Refusal> {
-    let null = || RawValue::from_string("null".into()).map_err(|_| no_answer());
-    handshaken.error.map_or_else(null, Ok)
-}
-
 /// Sends `initialize`, and waits for the answer.
 async fn initialize(
     backend: &dyn Backend,
     params: &RawValue,
-) -> Result<(InitializeAnswer, EarlyLines), Refusal> {
+) -> Result<(FirstAnswer, EarlyLines), Refusal> {
     match first_request(backend, "initialize", params, HANDSHAKE_WAIT).await {
         Ok(Some(answered)) => Ok(answered),
         Ok(None) => {
@@ -241,26 +235,19 @@ pub(crate) async fn first_request(
     method: &str,
     params: &RawValue,
     wait: Duration,
-) -> Result<Option<(InitializeAnswer, EarlyLines)>, Elapsed> {
-    let line = format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"{method}","params":{params}}}"#);
-    if backend.send(line.into()).await.is_err() {
+) -> Result<Option<(FirstAnswer, EarlyLines)>, Elapsed> {
+    let line = answers::request(ID, method, params.get());
+    if backend.send(line).await.is_err() {
         return Ok(None);
     }
     let mut early = Vec::new();
     let answered = async {
         while let Some((number, line)) = backend.next().await {
-            let is_it = std::str::from_utf8(&line).ok().and_then(|text| {
-                let message = mcp_sessiond_client::Json::new(text).ok()?;
-                answered_id(&message).filter(|id| **id == *ID)?;
-                serde_json::from_str::<InitializeAnswer>(text).ok()
-            });
-            match is_it {
-                Some(handshaken) => {
-                    backend.confirm(number);
-                    return Some(handshaken);
-                }
-                None => early.push((number, line)),
+            if let Some(answer) = FirstAnswer::read(&line, ID) {
+                backend.confirm(number);
+                return Some(answer);
             }
+            early.push((number, line));
         }
         None
     };

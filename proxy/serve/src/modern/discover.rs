@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::envelope::VERSION;
 use crate::backend::Backend;
 use crate::live::handshake::{EarlyLines, HANDSHAKE_WAIT, first_request};
-use crate::messages::InitializeAnswer;
+use crate::messages::FirstAnswer;
 
 /// JSON-RPC's codes by which servers of the era before are known to answer: no such method,
 /// parameters that can't be taken, no request.
@@ -41,7 +41,7 @@ pub(super) async fn discover(backend: &dyn Backend) -> (Era, EarlyLines) {
     }
 }
 
-fn era_of(answer: &InitializeAnswer) -> Era {
+fn era_of(answer: &FirstAnswer) -> Era {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Discovered {
@@ -51,8 +51,8 @@ fn era_of(answer: &InitializeAnswer) -> Era {
     struct Failure {
         code: i64,
     }
-    match (&answer.result, &answer.error) {
-        (Some(result), _) => match serde_json::from_str::<Discovered>(result.get()) {
+    match answer {
+        FirstAnswer::Result(result) => match serde_json::from_str::<Discovered>(result.get()) {
             Ok(found)
                 if found
                     .supported_versions
@@ -63,11 +63,10 @@ fn era_of(answer: &InitializeAnswer) -> Era {
             }
             _ => Era::Older,
         },
-        (None, Some(error)) => match serde_json::from_str::<Failure>(error.get()) {
+        FirstAnswer::Error(error) => match serde_json::from_str::<Failure>(error.get()) {
             Ok(failure) if NO_SUCH_REQUEST.contains(&failure.code) => Era::Older,
             _ => Era::Unknown,
         },
-        (None, None) => Era::Unknown,
     }
 }
 
@@ -77,7 +76,10 @@ mod tests {
 
     #[test]
     fn a_server_says_what_it_speaks_and_a_failure_says_nothing() {
-        let era_of = |answer: &str| era_of(&serde_json::from_str(answer).expect("an answer"));
+        let era_of = |answer: &str| {
+            let line = answer.replacen('{', r#"{"jsonrpc":"2.0","id":1,"#, 1);
+            era_of(&FirstAnswer::read(line.as_bytes(), "1").expect("an answer"))
+        };
         assert_eq!(
             era_of(r#"{"result":{"supportedVersions":["2026-07-28"]}}"#),
             Era::Modern
@@ -94,7 +96,7 @@ mod tests {
         for unknown in [
             r#"{"error":{"code":-32603,"message":"Internal error"}}"#,
             r#"{"error":1}"#,
-            "{}",
+            r#"{"result":NaN}"#,
         ] {
             assert_eq!(era_of(unknown), Era::Unknown, "{unknown}");
         }
