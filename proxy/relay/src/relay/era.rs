@@ -214,7 +214,7 @@ impl Relay {
                 let why = "the running server was initialised by an earlier host, and this one has only sent `server/discover` for the \
                            third time in a row";
                 let line = Bytes::copy_from_slice(message.raw);
-                self.replace(why.to_owned(), FirstRequest::Discover(line), false, now);
+                self.replace_wanted(why.to_owned(), FirstRequest::Discover(line), now);
                 return false;
             }
             if known == Some(&Discover::Answers {}) {
@@ -322,7 +322,7 @@ impl Relay {
             return false;
         }
         let why = "the running server speaks MCP 2026-07-28 with an earlier host, and refuses `initialize`";
-        self.replace(why.to_owned(), FirstRequest::Initialize, false, now);
+        self.replace_wanted(why.to_owned(), FirstRequest::Initialize, now);
         true
     }
 

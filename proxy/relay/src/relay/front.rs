@@ -151,7 +151,7 @@ impl Relay {
         let is_begun = goes_on && self.is_begun();
         let replaced = why.clone();
         if let Some(why) = why {
-            self.replace(why, FirstRequest::OfHost, false, now);
+            self.replace_wanted(why, FirstRequest::OfHost, now);
         }
         self.front = Some(Front {
             ready: !resumed || initialize.is_some(),

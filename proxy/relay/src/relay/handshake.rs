@@ -279,7 +279,7 @@ impl Relay {
             } else {
                 FirstRequest::Revive
             };
-            self.replace(why, next, false, now);
+            self.replace_wanted(why, next, now);
             return;
         }
         match id {

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use mcp_sessiond_jsonrpc::answers;
 use mcp_sessiond_jsonrpc::message::{Kind, Line};
 
+use super::losses::{Before, Noted};
 use super::queue::{ToBackend, ToFront};
 use super::{Call, Effect, Purpose, Relay};
 use crate::Millis;
@@ -36,18 +37,6 @@ const STOPPED: &str = "the server was stopped; this call was not sent";
 
 /// So many backends in a row get an `initialize` before its host gets an error.
 const INITIALIZE_TRIES: u32 = 3;
-
-/// How a backend is lost.
-pub(super) enum Ending {
-    /// It has exited.
-    Exited,
-    /// It has exited on a probe.
-    OnProbe,
-    /// It refuses to be initialised.
-    Refused,
-    /// It is ended on purpose, and why.
-    Replaced(String),
-}
 
 /// Whether the backend runs.
 pub(super) enum Life {
@@ -141,7 +130,7 @@ impl Relay {
         if !self.heard && self.handshake.pending.is_none() && !self.handshake.revive {
             self.died_silent = Some(told.clone());
         }
-        self.note_end(why);
+        let before = self.note(Before::Ended(why.to_owned()));
         self.end_liveness_wait(now);
         self.liveness_ends(true);
         let again = self.end_initialize(Some(&told));
@@ -151,12 +140,13 @@ impl Relay {
         if again {
             self.send_initialize(true, now);
         }
-        self.on_backend_lost(Ending::Exited, now);
+        self.on_backend_lost(&before, now);
     }
 
     /// The backend has exited on a probe. That is how servers of its kind say that they know no
     /// such request; the host goes on with `initialize`, and finds a fresh one.
     fn probe_ended_backend(&mut self, why: &str, now: Millis) {
+        let before = self.note(Before::OnProbe(why.to_owned()));
         self.end_liveness_wait(now);
         self.liveness_ends(true);
         let again = self.era_ended_on_probe();
@@ -166,7 +156,7 @@ impl Relay {
         if again {
             self.send_initialize(true, now);
         }
-        self.on_backend_lost(Ending::OnProbe, now);
+        self.on_backend_lost(&before, now);
     }
 
     /// The backend has ended before it had answered the `initialize` that the attached
@@ -212,12 +202,14 @@ impl Relay {
             "the server refused to be initialised again before it answered; the outcome is unknown",
         );
         self.handshake.revive = true;
-        self.note_replaced("it refused to be initialised again");
-        self.on_backend_lost(Ending::Refused, now);
+        let before = self.note(Before::Refuses(
+            "it refused to be initialised again".to_owned(),
+        ));
+        self.on_backend_lost(&before, now);
     }
 
     /// The backend is gone, or as good as gone.
-    pub(super) fn on_backend_lost(&mut self, how: Ending, now: Millis) {
+    fn on_backend_lost(&mut self, before: &Noted, now: Millis) {
         // The waiting host gets what it would have got a moment later.
         self.end_liveness_wait(now);
         if !self.winds_down() {
@@ -231,9 +223,12 @@ impl Relay {
         if lived >= STABLE_MS {
             self.failures = 0;
         }
-        let wait = if matches!(how, Ending::Replaced(_) | Ending::OnProbe)
-            || lived >= STABLE_MS && matches!(how, Ending::Exited)
-        {
+        let is_no_failure = match before.before() {
+            Before::Wanted(_) | Before::OnProbe(_) => true,
+            Before::Ended(_) => lived >= STABLE_MS,
+            Before::Refuses(_) | Before::Hangs(_) => false,
+        };
+        let wait = if is_no_failure {
             0
         } else {
             let doubled = BACKOFF_MS << self.failures.min(16);
@@ -248,12 +243,11 @@ impl Relay {
             ToBackend::Initialized | ToBackend::Answer => false,
         });
         self.handshake.revive |= self.handshake.answer.is_some();
-        let is_replaced = matches!(how, Ending::Replaced(_));
-        let is_on_probe = matches!(how, Ending::OnProbe);
-        let replaces: Option<Box<str>> = match how {
-            Ending::Exited | Ending::OnProbe => None,
-            Ending::Refused => Some("it refused to be initialised again".into()),
-            Ending::Replaced(why) => Some(why.into()),
+        let is_wanted = matches!(before.before(), Before::Wanted(_));
+        let is_on_probe = matches!(before.before(), Before::OnProbe(_));
+        let replaces = match before.before() {
+            Before::Ended(_) | Before::OnProbe(_) => None,
+            Before::Refuses(_) | Before::Hangs(_) | Before::Wanted(_) => Some(before.why().into()),
         };
         self.life = Life::Down {
             at: now + wait,
@@ -266,7 +260,7 @@ impl Relay {
         }
         let probes = is_on_probe && self.front.is_some();
         let is_awaited = self.handshake.awaited() || !self.to_backend.entries.is_empty();
-        if is_replaced || probes || is_awaited || self.habits.subscribes() {
+        if is_wanted || probes || is_awaited || self.habits.subscribes() {
             self.wake(now);
         }
         if wait > START_WAIT_MAX_MS {
@@ -480,13 +474,20 @@ impl Relay {
             "the running server did not answer a ping within {} ms",
             self.limits.ping_wait_ms
         );
-        self.note_replaced(&why);
-        self.replace(why, FirstRequest::Initialize, true, now);
+        let before = self.note(Before::Hangs(why));
+        self.replace(&before, FirstRequest::Initialize, now);
     }
 
-    /// Ends the running backend in favour of a fresh one. `kills` says that there is no use in
-    /// waiting for it.
-    pub(super) fn replace(&mut self, why: String, next: FirstRequest, kills: bool, now: Millis) {
+    /// Ends the running backend in favour of a fresh one, since a host wants that.
+    pub(super) fn replace_wanted(&mut self, why: String, next: FirstRequest, now: Millis) {
+        let before = self.note(Before::Wanted(why));
+        self.replace(&before, next, now);
+    }
+
+    fn replace(&mut self, before: &Noted, next: FirstRequest, now: Millis) {
+        let why = before.why().to_owned();
+        // There is no use in waiting for one that hangs.
+        let kills = matches!(before.before(), Before::Hangs(_));
         self.end_calls("the server was replaced before it answered; the outcome is unknown");
         let mut dropped = self.forget_backend().len();
         let calls = &self.calls.open;
@@ -628,14 +629,13 @@ impl Relay {
             return;
         }
         self.last_error = Some("it was restarted by hand".to_owned());
+        let why = "the server is restarted by `mcp-sessiond restart`";
+        let before = self.note(Before::Wanted(why.to_owned()));
         let again = self.end_initialize(None);
         self.end_calls("the server was restarted before it answered; the outcome is unknown");
         if again {
             self.send_initialize(true, now);
         }
-        self.on_backend_lost(
-            Ending::Replaced("the server is restarted by `mcp-sessiond restart`".to_owned()),
-            now,
-        );
+        self.on_backend_lost(&before, now);
     }
 }

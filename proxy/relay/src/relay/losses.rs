@@ -15,6 +15,41 @@ use super::{Effect, Relay};
 /// The request that a model makes. Others are the host's own, and nobody reads their errors.
 const CALL: &str = "tools/call";
 
+/// What became of a backend, so that another one is started. Each variant has the reason, for
+/// people.
+pub(super) enum Before {
+    /// It has ended by itself: a loss.
+    Ended(String),
+    /// It has ended on a probe, as servers do that know no such request. Nothing is lost.
+    OnProbe(String),
+    /// It does not take our `initialize`, and is replaced: a loss.
+    Refuses(String),
+    /// It does not answer any more, and is replaced: a loss.
+    Hangs(String),
+    /// The user or a host wants another one. Whoever comes is told why.
+    Wanted(String),
+}
+
+/// The same, once it is on record: no backend is taken for lost, or replaced, without it.
+pub(super) struct Noted(Before);
+
+impl Noted {
+    pub(super) fn before(&self) -> &Before {
+        &self.0
+    }
+
+    /// The reason.
+    pub(super) fn why(&self) -> &str {
+        match &self.0 {
+            Before::Ended(why)
+            | Before::OnProbe(why)
+            | Before::Refuses(why)
+            | Before::Hangs(why)
+            | Before::Wanted(why) => why,
+        }
+    }
+}
+
 /// What was lost.
 #[derive(Default)]
 pub(super) struct Losses {
@@ -43,7 +78,7 @@ impl Losses {
 
     /// A backend is gone: `why`, in words that follow "the previous server".
     fn note_unread(&mut self, why: String) {
-        if core::mem::take(&mut self.used) {
+        if self.used {
             self.unread = Some(why);
         }
     }
@@ -65,9 +100,22 @@ impl Relay {
         self.losses.used = true;
     }
 
+    /// Records what became of the backend.
+    pub(super) fn note(&mut self, before: Before) -> Noted {
+        match &before {
+            Before::Ended(why) => self.note_end(why),
+            Before::Refuses(why) | Before::Hangs(why) => self
+                .losses
+                .note_unread(format!("the previous server was replaced ({why})")),
+            Before::OnProbe(_) | Before::Wanted(_) => {}
+        }
+        self.losses.used = false;
+        Noted(before)
+    }
+
     /// The backend has ended by itself, and what it had in memory is lost. A host learns by the
     /// answer to its `initialize` of one that ends at its start.
-    pub(super) fn note_end(&mut self, why: &str) {
+    fn note_end(&mut self, why: &str) {
         let is_awaited = self.front.is_some() && self.handshake.pending.is_some();
         if self.connections == 0 || is_awaited || self.died_silent.is_some() {
             return;
@@ -79,12 +127,6 @@ impl Relay {
         if self.front.is_some() {
             self.effects.push(Effect::Ended(why.to_owned()));
         }
-    }
-
-    /// The backend is replaced, as it does not do what it should, and what it had in memory is lost.
-    pub(super) fn note_replaced(&mut self, why: &str) {
-        self.losses
-            .note_unread(format!("the previous server was replaced ({why})"));
     }
 
     /// What a front has to tell its host.
