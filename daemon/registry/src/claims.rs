@@ -8,9 +8,10 @@ use alloc::vec::Vec;
 
 use mcp_sessiond_identity::{Key, ProcessId, SelfDescription};
 use mcp_sessiond_proto::types::Outcome;
-use mcp_sessiond_proto::{Epoch, Error, Loss, LossRecord, RequestId, Resume, SessionId, Siblings};
+use mcp_sessiond_proto::{Epoch, Error, Loss, RequestId, Resume, SessionId, Siblings};
 
 use super::indexes::OfKey;
+use super::losses::{Told, own};
 use super::records::{CLAIMED_KEYS_MAX, ProgramDir};
 use super::{
     Claimant, Effect, Lease, Millis, Owner, Registry, Rule, SessionRecord, Ticket, TokenFile,
@@ -97,21 +98,6 @@ pub enum Wants {
 pub(super) struct Waiting {
     claim: Claim,
     key: Key,
-}
-
-/// What a claim is told.
-#[derive(Debug, Default)]
-pub(super) struct Told {
-    /// Why it gets what it gets.
-    pub because: Option<Loss>,
-    /// What is on record of that, and of the members of its session.
-    pub lost: Vec<LossRecord>,
-}
-
-/// The loss of the session itself, among those of its members.
-pub(super) fn own(lost: &[LossRecord]) -> Option<Loss> {
-    let own = lost.iter().find(|loss| loss.of.is_none())?;
-    Some(own.because)
 }
 
 /// What can be done about a claim with a key.
@@ -639,8 +625,8 @@ impl Registry {
             session: session.id.clone(),
             epoch: session.epoch,
             outcome,
-            because: told.because,
-            lost: told.lost,
+            because: told.because(),
+            lost: told.lost(),
             file: session.file,
             confirms_loss: claim.confirms_loss,
         };

@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, LossId, LossRecord, SessionId};
 
-use super::claims::{Told, own};
 use super::{Claim, Registry};
 
 /// Losses that are remembered of one host until they are told: a daemon that was killed with all
@@ -16,6 +15,32 @@ const LOSSES_MAX: usize = super::records::BACKENDS_PER_SESSION + 64;
 
 /// Rules that are remembered of one host.
 const RULES_MAX: usize = 64;
+
+/// What a claim is told that gets a fresh session: nothing was before, or this became of it. No
+/// session is opened without, and only what is on record makes one.
+#[derive(Debug)]
+pub(super) struct Told {
+    because: Option<Loss>,
+    lost: Vec<LossRecord>,
+}
+
+impl Told {
+    /// Why it gets what it gets.
+    pub(super) fn because(&self) -> Option<Loss> {
+        self.because
+    }
+
+    /// What is on record of that, and of the members of its session.
+    pub(super) fn lost(self) -> Vec<LossRecord> {
+        self.lost
+    }
+}
+
+/// The loss of the session itself, among those of its members.
+pub(super) fn own(lost: &[LossRecord]) -> Option<Loss> {
+    let own = lost.iter().find(|loss| loss.of.is_none())?;
+    Some(own.because)
+}
 
 impl Registry {
     /// The time of day, in ms since the Unix epoch, for what is recorded from now on.
