@@ -119,12 +119,19 @@ pub(super) fn base_name(path: &Path) -> String {
         .unwrap_or_default()
 }
 
-/// Whether a name, a name that ends in `*`, or an absolute path is about this executable.
+/// How names of executables end out of npm packages of native programs, on every system:
+/// `opencode.exe`.
+const ON_WINDOWS: &str = ".exe";
+
+/// Whether a name, a name that ends in `*`, or an absolute path is about this executable. A name is
+/// about that with `.exe` behind it, too.
 pub(super) fn names(pattern: &str, executable: &Path) -> bool {
     if pattern.contains('/') {
         return Path::new(pattern) == executable;
     }
-    matches(pattern, &base_name(executable))
+    let name = base_name(executable);
+    let stem = name.strip_suffix(ON_WINDOWS);
+    matches(pattern, &name) || stem.is_some_and(|stem| matches(pattern, stem))
 }
 
 /// Whether a text is the pattern, or begins with it where the pattern ends in `*`.

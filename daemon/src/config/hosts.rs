@@ -203,8 +203,6 @@ const HOSTS: &[Known] = &[
         "Claude Code",
         &[
             Named("claude"),
-            // npm's package, on Linux and macOS, too.
-            Named("claude.exe"),
             Named("claude/versions/*"),
             Script("claude"),
             Script("@anthropic-ai/claude-code"),

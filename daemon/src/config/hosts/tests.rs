@@ -63,6 +63,12 @@ const LINES: &[(&str, &str, &str, Resume)] = &[
     ),
     (
         "Claude Code",
+        "/usr/lib/node_modules/@anthropic-ai/claude-code/bin/claude.exe",
+        "CLAUDE_CODE_SESSION_ID",
+        Resume::Always,
+    ),
+    (
+        "Claude Code",
         "/home/u/.local/share/claude/versions/2.1.332",
         "CLAUDE_CODE_SESSION_ID",
         Resume::Always,
@@ -106,6 +112,12 @@ const LINES: &[(&str, &str, &str, Resume)] = &[
         Resume::Always,
     ),
     ("opencode", "/usr/bin/opencode serve", "", Resume::Always),
+    (
+        "opencode",
+        "/usr/lib/node_modules/opencode-ai/bin/opencode.exe serve",
+        "",
+        Resume::Always,
+    ),
     ("opencode, ACP", "/usr/bin/opencode acp", "", Resume::Cut),
     ("Zed", "/usr/libexec/zed-editor", "", Resume::Cut),
     (
