@@ -171,8 +171,9 @@ impl Registry {
                 self.note_rule_of(&own, key);
             }
             self.end_session(&own);
-            let told = self.tell_claim(&claim, key, edited);
-            self.open(&claim, Outcome::FreshFirst, told);
+            self.open(&claim, Outcome::FreshFirst, |registry, claim| {
+                registry.tell_claim(claim, key, edited)
+            });
             return self.reconsider(claim.host, key);
         }
         self.end_forbidden(&claim, key);
@@ -440,8 +441,9 @@ impl Registry {
                 let superseded = (!is_users).then(|| self.end_superseded(claim, key));
                 let edited = edited.or(superseded.flatten());
                 let because = self.end_ambiguous(claim, key, outcome).or(edited);
-                let told = self.tell_claim(claim, key, because);
-                self.open(claim, outcome, told);
+                self.open(claim, outcome, |registry, claim| {
+                    registry.tell_claim(claim, key, because)
+                });
             }
             // The callers handle a claim that has to wait.
             Choice::Wait => {}
@@ -564,12 +566,16 @@ impl Registry {
 
     /// Opens a session for a claim that asks for nothing that was before.
     fn open_unasked(&mut self, claim: &Claim, outcome: Outcome) {
-        let told = self.told_of_members(claim);
-        self.open(claim, outcome, told);
+        self.open(claim, outcome, Self::told_of_members);
     }
 
-    pub(crate) fn open(&mut self, claim: &Claim, outcome: Outcome, told: Told) {
-        if !self.make_room(claim.host) {
+    pub(crate) fn open(
+        &mut self,
+        claim: &Claim,
+        outcome: Outcome,
+        told: impl FnOnce(&mut Self, &Claim) -> Told,
+    ) {
+        if !self.has_room(claim.host) {
             let limit = self.policy.sessions_per_owner as u64;
             let refusal = Error::QuotaExceeded {
                 what: "the number of sessions of this host".into(),
@@ -579,6 +585,9 @@ impl Registry {
                 .push(Effect::Answer(claim.ticket, Err(refusal)));
             return;
         }
+        // A claim that is refused is told of nothing.
+        let told = told(self, claim);
+        self.make_room(claim.host);
         let id = claim.id.clone();
         let name = match &claim.wants {
             Wants::New(chosen, _) => Some(chosen.clone().unwrap_or_else(|| id.clone())),

@@ -196,27 +196,38 @@ impl Registry {
             .any(|other| other.program_dir == session.program_dir && other.key != session.key)
     }
 
-    /// Ends the session that is least missed, where the owner has as many as it may: the one
-    /// without a backend that has been free the longest. Tells whether there is room now.
-    pub(super) fn make_room(&mut self, host: ProcessId) -> bool {
+    /// Whether this host may have another session, perhaps in the place of a free one.
+    pub(super) fn has_room(&self, host: ProcessId) -> bool {
         let Some(owner) = self.owners.get(&host) else {
             return false;
         };
-        if owner.sessions.len() < self.policy.sessions_per_owner {
-            return true;
+        owner.sessions.len() < self.policy.sessions_per_owner || self.spare(owner).is_some()
+    }
+
+    /// Ends the session that is least missed, where the host has as many as it may.
+    pub(super) fn make_room(&mut self, host: ProcessId) {
+        let Some(owner) = self.owners.get(&host) else {
+            return;
+        };
+        if owner.sessions.len() >= self.policy.sessions_per_owner
+            && let Some((longest, key)) = self.spare(owner)
+        {
+            self.end_session(&longest);
+            self.note_loss(host, key, None, Loss::Quota);
         }
+    }
+
+    /// The session that is least missed, and its key: the one without a backend that has been free
+    /// the longest.
+    fn spare(&self, owner: &Owner) -> Option<(SessionId, Key)> {
         let of_owner = owner.sessions.iter().filter_map(|id| self.sessions.get(id));
         let spare = of_owner
             .filter(|session| session.holder.is_none() && session.keepers.is_empty())
             .filter_map(|session| {
                 Some((session.freed, session.id.clone(), session.leading_key()?))
             });
-        let Some((_, longest, key)) = spare.min_by_key(|(freed, ..)| *freed) else {
-            return false;
-        };
-        self.end_session(&longest);
-        self.note_loss(host, key, None, Loss::Quota);
-        true
+        let (_, longest, key) = spare.min_by_key(|(freed, ..)| *freed)?;
+        Some((longest, key))
     }
 
     pub(super) fn save_owner(&mut self, host: ProcessId) {

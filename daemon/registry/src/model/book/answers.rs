@@ -113,6 +113,9 @@ impl Book {
                 }
             }
         }
+        if entry.is_none() && !self.has_room(claim.host) {
+            return self.answer(claim, entry, outcome, None);
+        }
         let recorded = self.take_recorded(claim, key);
         let because = match entry {
             Some(number) => recorded.filter(|_| !self.entries[&number].keepers.contains_key(&None)),
@@ -199,14 +202,29 @@ impl Book {
         }
     }
 
+    fn is_full(&self, host: ProcessId) -> bool {
+        self.numbers(|entry| entry.owner == host).len() >= self.policy.sessions_per_owner
+    }
+
+    /// The session that is ended where there are as many as may be.
+    fn spare(&self, host: ProcessId) -> Option<u64> {
+        let spare = self.numbers(|entry| {
+            let is_free = entry.holder.is_none() && entry.keepers.is_empty();
+            entry.owner == host && is_free && entry.key.is_some()
+        });
+        spare
+            .into_iter()
+            .min_by_key(|number| self.entries[number].freed)
+    }
+
+    /// A claim that gets no session is told of nothing that was lost.
+    pub(super) fn has_room(&self, host: ProcessId) -> bool {
+        !self.is_full(host) || self.spare(host).is_some()
+    }
+
     pub(super) fn open(&mut self, claim: &Claim) -> Option<u64> {
-        let of_owner = self.numbers(|entry| entry.owner == claim.host);
-        if of_owner.len() >= self.policy.sessions_per_owner {
-            let spare = of_owner.into_iter().filter(|number| {
-                let entry = &self.entries[number];
-                entry.holder.is_none() && entry.keepers.is_empty() && entry.key.is_some()
-            });
-            let longest = spare.min_by_key(|number| self.entries[number].freed)?;
+        if self.is_full(claim.host) {
+            let longest = self.spare(claim.host)?;
             let key = self.entries.remove(&longest).and_then(|entry| entry.key);
             self.note(claim.host, key, Some(Loss::Quota));
         }

@@ -59,8 +59,9 @@ impl Book {
     }
 
     pub(super) fn answer_named(&mut self, claim: &Claim, entry: Option<u64>, outcome: Outcome) {
+        let has_room = entry.is_some() || self.has_room(claim.host);
         let losses = &mut self.hosts.entry(claim.host).or_default().losses;
-        let loss = if outcome == Outcome::Held {
+        let loss = if outcome == Outcome::Held || !has_room {
             None
         } else {
             claim.key.and_then(|key| losses.remove(&key))
