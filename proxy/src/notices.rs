@@ -23,14 +23,24 @@ pub(crate) fn print(what: &dyn Display) {
 pub(crate) struct CarriedLoss {
     /// Why.
     pub(crate) because: Loss,
-    confirm: Box<dyn FnOnce() + Send>,
+    /// Its number, where it is on record.
+    pub(crate) id: Option<LossId>,
+    confirm: Box<dyn FnOnce() + Send + Sync>,
 }
 
 impl CarriedLoss {
     /// Once it was told, `confirm` is called.
-    pub(crate) fn new(because: Loss, confirm: impl FnOnce() + Send + 'static) -> Self {
+    pub(crate) fn new(
+        because: Loss,
+        id: Option<LossId>,
+        confirm: impl FnOnce() + Send + Sync + 'static,
+    ) -> Self {
         let confirm = Box::new(confirm);
-        Self { because, confirm }
+        Self {
+            because,
+            id,
+            confirm,
+        }
     }
 
     /// Says that it was told.

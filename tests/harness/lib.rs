@@ -58,7 +58,7 @@ pub use node::NodeHost;
 pub use other_version::OtherVersion;
 pub use page::Page;
 pub use peer::Peer;
-pub use process::{gone, lives, signal, start_time, stat};
+pub use process::{gone, lives, signal, start_time, stat, suspend};
 pub use raw::Raw;
 pub use remote::{Connected, get};
 pub use retrying_peer::RetryingPeer;

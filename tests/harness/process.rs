@@ -8,7 +8,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::PATIENCE;
+use crate::{PATIENCE, until};
 
 /// Whether a process runs. A zombie does not.
 #[must_use]
@@ -47,6 +47,17 @@ pub(crate) fn exit_of(child: &mut Child) -> ExitStatus {
 #[track_caller]
 pub fn signal(pid: u32, signal: Signal) {
     kill(Pid::from_raw(pid.cast_signed()), signal).expect("it runs");
+}
+
+/// Stops a process, and waits until it has stopped: it goes on for a moment after the signal was sent.
+/// Nothing tells of that but to its parent.
+///
+/// # Panics
+/// When there is no such process.
+#[track_caller]
+pub fn suspend(pid: u32) {
+    signal(pid, Signal::SIGSTOP);
+    until("it has stopped", || (stat(pid)[0] == "T").then_some(()));
 }
 
 /// What /proc/PID/stat says of a process, from its state on, which is field 3.

@@ -2,8 +2,10 @@
 //! by every way to a server that one host has.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 
-use mcp_sessiond_tests::{Client, World, signal};
+use mcp_sessiond_tests::{Backend, Client, Front, World, signal, suspend, until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -11,7 +13,9 @@ use crate::world;
 use crate::wrap::tiny;
 
 /// The options of a way, and whether the server stands in `servers.json`.
-const DOORS: [(&[&str], bool); 5] = [
+pub(crate) type Door = (&'static [&'static str], bool);
+
+pub(crate) const DOORS: [Door; 5] = [
     (&[], false),
     (&["--lazy"], false),
     (&["--name", "n"], false),
@@ -19,12 +23,24 @@ const DOORS: [(&[&str], bool); 5] = [
     (&["--all"], true),
 ];
 
-const SETTINGS: &str = "[wrap]\ntell = \"error\"\n";
+pub(crate) const SETTINGS: &str = "[wrap]\ntell = \"error\"\n";
 
-fn wrapping(world: &World, (options, is_listed): (&[&str], bool)) -> Vec<String> {
-    let server = tiny(world);
+/// A server that is slow to answer a ping hangs.
+const HANGS_SOON: &str = "[backends]\nping_wait_ms = 100\ncloses = 1000\n";
+
+/// The command line of a way to a server that counts.
+pub(crate) fn wrapping(world: &World, door: Door) -> Vec<String> {
+    wrapping_of(world, door, &tiny(world))
+}
+
+/// The command line of a way to this server.
+pub(crate) fn wrapping_of(
+    world: &World,
+    (options, is_listed): Door,
+    server: &[String],
+) -> Vec<String> {
     if !is_listed {
-        return world.wrapping(options, &server);
+        return world.wrapping(options, server);
     }
     let file = json!({"mcpServers": {"t": {"command": server[0], "args": server[1..]}}});
     fs::write(world.root().join("servers.json"), file.to_string()).expect("servers.json");
@@ -51,7 +67,7 @@ fn kill_keeper(world: &World) {
 
 /// The call was not made, since the server begins afresh, and for this reason.
 #[track_caller]
-fn assert_refused(error: &Value, reason: &str) {
+pub(crate) fn assert_refused(error: &Value, reason: &str) {
     assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
     let words = error["message"].as_str().unwrap_or_default();
     for part in ["begins afresh", reason, "repeat the call"] {
@@ -85,6 +101,126 @@ fn the_first_call_after_a_loss_is_refused_with_the_reason_where_that_is_wanted()
             assert_eq!([client.count(), client.count()], [1, 2], "{door:?}");
         }
     }
+}
+
+/// Does this for each way, both where models are told and where they are not. Most of it is waiting,
+/// so all of it is done at once.
+fn everywhere(act: impl Fn(Door, bool) + Sync) {
+    let act = &act;
+    std::thread::scope(|scope| {
+        for door in DOORS {
+            for tells_models in [true, false] {
+                let name = format!("{door:?} {tells_models}");
+                let named = std::thread::Builder::new().name(name);
+                let run = named.spawn_scoped(scope, move || act(door, tells_models));
+                run.expect("a thread");
+            }
+        }
+    });
+}
+
+/// The client's next call is the first one to a fresh server: it is refused with this reason where
+/// models are told, and made where they are not.
+#[track_caller]
+fn assert_told(client: &mut Client<Front>, door: Door, tells_models: bool, reason: &str) {
+    if tells_models {
+        let refused = client.try_call("increment", json!({}));
+        let error = refused.expect_err(&format!("{door:?}: it is not made"));
+        assert_refused(&error, reason);
+    }
+    assert_eq!([client.count(), client.count()], [1, 2], "{door:?}");
+}
+
+/// A server that counts, and makes a file when it is asked whether it lives.
+fn telling_pings(world: &World) -> (Vec<String>, PathBuf) {
+    let mut server = tiny(world);
+    let (script, pinged) = (world.root().join("server.py"), world.root().join("pinged"));
+    let text = fs::read_to_string(&server[3]).expect("a script");
+    let answer = "    return {} if method == \"ping\"";
+    let made =
+        format!("    if method == \"ping\":\n        open({pinged:?}, \"w\").close()\n{answer}");
+    assert!(text.contains(answer), "it answers pings");
+    fs::write(&script, text.replace(answer, &made)).expect("a script");
+    script.to_str().expect("UTF-8").clone_into(&mut server[3]);
+    (server, pinged)
+}
+
+/// The server was known to answer pings, and is stopped when the next front attaches.
+#[test]
+fn so_is_that_after_a_server_that_hung_was_replaced() {
+    everywhere(|door, tells_models| {
+        let settings = if tells_models { SETTINGS } else { "" };
+        let world = world(&format!("{settings}{HANGS_SOON}"));
+        let _daemon = world.daemon();
+        let (server, pinged) = telling_pings(&world);
+        let words = wrapping_of(&world, door, &server);
+        let mut first = Client::connected(world.front(&words));
+        assert_eq!(first.count(), 1, "{door:?}");
+        let backend = world.backend();
+        // Its keeper asks it by itself, once nothing is under way.
+        until("it was asked", || {
+            fs::exists(&pinged).ok().filter(|there| *there)
+        });
+        assert_eq!(first.count(), 2, "{door:?}: and has answered before");
+        suspend(backend.pid());
+        first.pipe.close();
+        first.pipe.wait();
+        let mut next = Client::connected(world.front(&words));
+        let why = "the running server did not answer a ping within 100 ms";
+        assert_told(&mut next, door, tells_models, why);
+        let errors = &next.pipe.errors;
+        errors.wait(&format!("{why}; a fresh server is started"));
+        assert_eq!(world.backend().keeper, backend.keeper, "{door:?}");
+    });
+}
+
+/// Connections that say nothing, so many that the keeper answers nobody else for a while, although it
+/// could.
+fn occupy(backend: &Backend) -> Vec<UnixStream> {
+    let connect = |_| UnixStream::connect(backend.socket()).expect("it listens");
+    (0..64).map(connect).collect()
+}
+
+const HUNG: &str = "the process that kept the previous server did not answer";
+
+#[test]
+fn so_is_that_of_the_front_after_a_keeper_that_hung_was_ended() {
+    everywhere(|door, tells_models| {
+        let world = world(if tells_models { SETTINGS } else { "" });
+        let _daemon = world.daemon();
+        let words = wrapping(&world, door);
+        let mut first = Client::connected(world.front(&words));
+        assert_eq!(first.count(), 1, "{door:?}");
+        let backend = world.backend();
+        backend.cut_off(&mut first.pipe);
+        let _mute = occupy(&backend);
+        let mut next = Client::connected(world.front(&words));
+        assert_told(&mut next, door, tells_models, HUNG);
+        next.pipe.errors.wait(&format!("begins afresh: {HUNG}"));
+        backend.ended();
+    });
+}
+
+/// Nothing comes of a call, since the server is stopped, so the front asks the keeper whether it
+/// lives.
+#[test]
+fn so_is_that_of_the_front_whose_keeper_hung_meanwhile() {
+    everywhere(|door, tells_models| {
+        let world = world(if tells_models { SETTINGS } else { "" });
+        let _daemon = world.daemon();
+        let mut client = Client::connected(world.front(&wrapping(&world, door)));
+        assert_eq!(client.count(), 1, "{door:?}");
+        let backend = world.backend();
+        suspend(backend.pid());
+        let _mute = occupy(&backend);
+        let open = client.begin("increment", json!({}));
+        let error = client.text(open).expect_err("the server is lost");
+        assert_eq!(error["data"]["outcome"], "unknown", "{door:?}: {error}");
+        assert_told(&mut client, door, tells_models, HUNG);
+        let errors = &client.pipe.errors;
+        errors.wait("the keeper of the server had ended");
+        backend.ended();
+    });
 }
 
 /// The next front tells of what its predecessor could not; and of a server that nobody has used

@@ -270,6 +270,8 @@ fn serve_host(
         .and_then(|(.., claimed)| claimed.because.filter(|because| !because.is_rule()));
     let lost_members = claimed.iter().flat_map(|(.., claimed)| &claimed.lost);
     let lost_members = lost_members.filter_map(|lost| lost.of.clone()).collect();
+    let claimed_losses = claimed.iter().flat_map(|(.., claimed)| &claimed.lost);
+    let claimed_losses = claimed_losses.map(|lost| lost.id).collect();
     let (held, lease): (Option<_>, _) = claimed
         .map(
             |(
@@ -306,6 +308,7 @@ fn serve_host(
         pending_leaves: PendingLeaves::default(),
         lost,
         lost_members,
+        claimed_losses,
         unkept,
     });
     let until_unread = output.try_clone()?;

@@ -83,6 +83,7 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
         pending_leaves: pending_leaves.clone(),
         lost: None,
         lost_members: Vec::new(),
+        claimed_losses: claimed.lost.iter().map(|lost| lost.id).collect(),
         unkept: None,
     });
     let memory = AnswerMemory::new(common.options.clone(), stderr.clone());

@@ -635,7 +635,7 @@ impl Door {
 
     fn carried(&self, because: Loss, id: Option<LossId>) -> CarriedLoss {
         let confirm = self.confirm_loss();
-        CarriedLoss::new(because, move || {
+        CarriedLoss::new(because, id, move || {
             if let Some((confirm, id)) = confirm.zip(id) {
                 confirm(id);
             }

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use mcp_sessiond_jsonrpc::message::Kind;
 use mcp_sessiond_proto::backends::ENDED_MAX;
 
-use super::{Effect, Relay};
+use super::{Effect, Purpose, Relay};
 
 /// The request that a model makes. Others are the host's own, and nobody reads their errors.
 const CALL: &str = "tools/call";
@@ -109,7 +109,7 @@ impl Relay {
                 .note_unread(format!("the previous server was replaced ({why})")),
             Before::OnProbe(_) | Before::Wanted(_) => {}
         }
-        self.losses.used = false;
+        self.forget_use();
         Noted(before)
     }
 
@@ -127,6 +127,12 @@ impl Relay {
         if self.front.is_some() {
             self.effects.push(Effect::Ended(why.to_owned()));
         }
+    }
+
+    /// Another backend takes the place of this one. What has yet to be handed out is a use of that.
+    fn forget_use(&mut self) {
+        let mut calls = self.calls.open.values();
+        self.losses.used = calls.any(|call| call.kind.purpose == Purpose::Plain && !call.kind.sent);
     }
 
     /// What a front has to tell its host.

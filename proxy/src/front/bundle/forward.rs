@@ -10,8 +10,8 @@ use bytes::Bytes;
 use mcp_sessiond_bundle::{Receipt, TrackedLine};
 use mcp_sessiond_client::Loss;
 use mcp_sessiond_jsonrpc::Oversized;
-use mcp_sessiond_proto::Json;
 use mcp_sessiond_proto::backends::Attached;
+use mcp_sessiond_proto::{Json, LossId};
 use nix::sys::socket::{MsgFlags, send};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
@@ -64,6 +64,8 @@ impl NamedStderr {
 /// What the user should know of how a server came to be.
 pub(super) struct Report {
     rule: Option<Loss>,
+    /// What the server's own claim was told, and the front's was not: it was lost in between.
+    carried: Option<CarriedLoss>,
     lost: Option<Loss>,
     /// Whether it was told at the claim that a former one was lost.
     is_told: bool,
@@ -73,24 +75,32 @@ pub(super) struct Report {
 }
 
 impl Report {
-    fn of(attachment: &Attachment, lost: Option<Loss>, is_told: bool) -> Self {
+    fn of(
+        attachment: &mut Attachment,
+        lost: Option<Loss>,
+        is_told: bool,
+        claimed_losses: &[LossId],
+    ) -> Self {
         let control = attachment.control.as_ref();
+        let control = control.and_then(|control| control.try_clone().ok());
+        let loss = attachment.loss.take();
+        let rule = loss.as_ref().map(|loss| loss.because);
         Self {
             lost: lost.filter(|_| !is_told && !attachment.attached.resumed),
             is_told,
-            rule: attachment
-                .loss
-                .as_ref()
-                .map(|loss| loss.because)
-                .filter(|because| because.is_rule()),
+            rule: rule.filter(|because| because.is_rule()),
+            carried: loss
+                .filter(|loss| !loss.because.is_rule())
+                .filter(|loss| loss.id.is_none_or(|id| !claimed_losses.contains(&id))),
             attached: attachment.attached.clone(),
-            control: control.and_then(|control| control.try_clone().ok()),
+            control,
         }
     }
 
     fn print(self, to: &NamedStderr) {
         let Self {
             rule,
+            carried,
             lost,
             is_told,
             attached,
@@ -99,9 +109,16 @@ impl Report {
         if let Some(rule) = rule {
             to.print(&format_args!("a fresh server: {}", rule.sentence()));
         }
+        let is_carried = carried.is_some();
+        if let Some(loss) = carried {
+            let what = format!("this server begins afresh: {}", loss.because.sentence());
+            to.print_then(&what, move || loss.told());
+        }
         if !attached.ended.is_empty() {
             let NamedStderr { name, stderr } = to;
             print_ended(stderr, name.as_deref(), &attached.ended, control.as_ref());
+        } else if is_carried {
+            // That says why it is a fresh one.
         } else if let Some(lost) = lost {
             to.print(&format_args!(
                 "this server begins afresh: {}",
@@ -141,6 +158,8 @@ pub(super) struct Carrying {
     pub(super) lost: Option<Loss>,
     /// Whether the claim was told of a loss of this server alone, until its first connection.
     pub(super) is_told: bool,
+    /// The losses that the front's claim was told of.
+    pub(super) claimed_losses: Vec<LossId>,
     /// Whether the host has sent more than a probe, and what is told then.
     pub(super) is_used: bool,
     pub(super) untold: Option<Report>,
@@ -211,7 +230,12 @@ impl Carrying {
                 self.stderr.print(&news);
             }
             let is_told = std::mem::take(&mut self.is_told);
-            self.untold = Some(Report::of(&attachment, self.lost.take(), is_told));
+            self.untold = Some(Report::of(
+                &mut attachment,
+                self.lost.take(),
+                is_told,
+                &self.claimed_losses,
+            ));
             if self.is_used
                 && let Some(report) = self.untold.take()
             {

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Source, TrackedLine, WAITING};
 use mcp_sessiond_client::{ClaimRequest, Loss, Options};
-use mcp_sessiond_proto::BackendName;
 use mcp_sessiond_proto::types::LeaseRef;
+use mcp_sessiond_proto::{BackendName, LossId};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::forward::{Carrying, NamedStderr, send_leave};
@@ -49,6 +49,8 @@ pub(crate) struct BundleContext {
     pub(crate) lost: Option<Loss>,
     /// The servers of which the claim was told that they were lost.
     pub(crate) lost_members: Vec<BackendName>,
+    /// The losses that the claim was told of, which the front tells.
+    pub(crate) claimed_losses: Vec<LossId>,
     /// Why there are no keepers, where there can be none.
     pub(crate) unkept: Option<String>,
 }
@@ -159,6 +161,7 @@ impl Backend {
             pending_leaves,
             id_prefix,
             lost: self.common.lost,
+            claimed_losses: self.common.claimed_losses.clone(),
             is_told: self
                 .server
                 .keeper_name()

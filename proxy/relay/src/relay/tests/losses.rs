@@ -76,3 +76,41 @@ fn what_was_lost_before_is_told_by_the_front() {
     assert_eq!(bench.front_gets(), [""; 0]);
     assert_eq!(bench.backend_gets().len(), 1);
 }
+
+/// The fresh one has not been used, whatever its predecessor had done.
+#[test]
+fn nor_is_it_after_a_restart_by_hand() {
+    for waits in [false, true] {
+        let mut bench = Bench::initialized();
+        bench.relay.refuse_after_loss(true, None);
+        bench.front(&call("1"));
+        bench.backend_gets();
+        bench.relay.restart(bench.now);
+        if waits {
+            bench.front(&call("2"));
+        }
+        bench.backend(&answer("1"));
+        assert!(matches!(
+            &bench.relay.effects()[..],
+            [Effect::Replace { .. }]
+        ));
+        bench.relay.backend_started(bench.now);
+        let revival = bench.backend_gets();
+        let number: serde_json::Value = serde_json::from_str(&revival[0]).expect("JSON");
+        bench.backend(&ANSWER.replace("ID", &number["id"].to_string()));
+        bench.backend_gets();
+        bench.front_gets();
+        bench.now += 10_000;
+        bench.dies();
+        bench.front_gets();
+        bench.front(&call("3"));
+        let refused = bench.front_gets();
+        let why = "the previous server has ended (exit status: 1)";
+        let expected = if waits {
+            vec![not_sent("3", why)]
+        } else {
+            Vec::new()
+        };
+        assert_eq!(refused, expected, "the next one was asked: {waits}");
+    }
+}
