@@ -31,6 +31,7 @@ mod logs;
 mod metrics;
 mod names;
 mod node;
+mod orderings;
 mod owners;
 mod pages;
 mod peers;

@@ -91,7 +91,7 @@ fn raw_backend() -> (World, Daemon, Raw, Client<Front>, Backend) {
 /// A world whose daemon starts, with this configuration of backends. Where it does not say
 /// otherwise, hosts may close a server as often as they like, and a server that is slow to answer a
 /// ping is not taken for one that hangs.
-fn keeping(settings: &str) -> World {
+pub(crate) fn keeping(settings: &str) -> World {
     let usual = [
         ("closes", "closes = 1000"),
         ("ping_wait_ms", "ping_wait_ms = 20000"),

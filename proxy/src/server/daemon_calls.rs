@@ -4,8 +4,9 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mcp_sessiond_client::{Control, Options};
+use mcp_sessiond_client::{Control, Options, SessionError};
 use mcp_sessiond_proto::backends::{StopReason, StopRequest};
+use mcp_sessiond_proto::services::FindRequest;
 use mcp_sessiond_proto::types::{LeaseRef, LossToldRequest};
 use mcp_sessiond_proto::{BackendName, LossId};
 
@@ -43,33 +44,53 @@ impl Stopper {
             .is_some()
     }
 
-    /// Ends it, and waits until it is gone. Without a keeper there is nothing to be ended.
+    /// Ends it, and waits until it is gone: it may hold a port or a lock. Without a keeper there is
+    /// nothing to be ended.
     pub async fn stop(self) {
-        self.stop_for(StopReason::Asked).await;
+        let Some((control, LeaseRef { session, epoch })) = self.begin(StopReason::Asked).await
+        else {
+            return;
+        };
+        // The daemon is asked again and again while a backend is being ended.
+        let gone = control.call(|connection, context| {
+            let request = FindRequest {
+                session: session.clone(),
+                epoch,
+                service: None,
+                backend: self.backend.clone(),
+            };
+            async move { connection.find_backend(context, request).await }
+        });
+        drop(gone.await);
     }
 
-    /// The same, and why.
+    /// Has the daemon end it, for this reason. It may not be gone yet when this returns.
     pub(super) async fn stop_for(self, why: StopReason) {
+        drop(self.begin(why).await);
+    }
+
+    /// None where there is no session, or the daemon was not told.
+    async fn begin(&self, why: StopReason) -> Option<(Control, LeaseRef)> {
         let lease = self
             .lease
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        let Some(LeaseRef { session, .. }) = lease else {
-            return;
-        };
+            .clone()?;
         let request = StopRequest {
-            session,
+            session: lease.session.clone(),
             service: None,
-            backend: self.backend,
+            backend: self.backend.clone(),
             why,
         };
-        let control = Control::new(self.options.timeout(STOP_WAIT));
+        let control = Control::new(self.options.clone().timeout(STOP_WAIT));
         let stopped = control.call(|connection, context| {
             let request = request.clone();
             async move { connection.stop_backend(context, request).await }
         });
-        drop(stopped.await);
+        match stopped.await {
+            Ok(()) | Err(SessionError::Refused(_)) => Some((control, lease)),
+            Err(_) => None,
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use mcp_sessiond_client::{ClaimRequest, Label, Named, Options, SessionId, Start}
 use mcp_sessiond_process::executable;
 use mcp_sessiond_process::signals::not_ignored;
 use mcp_sessiond_process::socket::{self, Listener};
-use mcp_sessiond_proto::backends::ENDED_LINE;
+use mcp_sessiond_proto::backends::{ENDED_LINE, StopReason};
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_relay::multiplexer::{Effect, Multiplexer};
 use nix::sys::signal::Signal;
@@ -279,7 +279,9 @@ impl ReadyHost {
             .map(ClientWriter::finish);
         drop(timeout(FAREWELL, futures::future::join_all(told)).await);
         if over == EndReason::Unused || over == EndReason::Signal && is_alone {
-            stopper.stop().await;
+            // The lease, which is the right to the path, ends with this process, and not only when the
+            // server is gone.
+            stopper.stop_for(StopReason::Asked).await;
         }
         Ok(())
     }
