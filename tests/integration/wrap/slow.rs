@@ -1,7 +1,10 @@
 //! Keepers that do not answer. One that can't, since it is stopped, is waited for as long as its
 //! host waits. One that could, and does not, is ended.
 
+use std::fs;
+use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
@@ -32,7 +35,7 @@ fn goes_on_after(pid: u32, time: Duration) -> JoinHandle<()> {
 /// The servers that run: neither their fronts nor their keepers.
 fn servers(world: &World) -> Vec<u32> {
     let is_server = |pid: &u32| {
-        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        let name = fs::read_to_string(format!("/proc/{pid}/comm"));
         name.is_ok_and(|name| name.starts_with("python"))
     };
     world.processes().into_iter().filter(is_server).collect()
@@ -174,6 +177,105 @@ fn whoever_waits_for_one_of_several_keepers_is_told() {
     several::write_down(&world, &[("one", several::small(&world))]);
     let mut client = Client::connected(world.front(&several::all(&world, &[])));
     assert_told(&world, &mut client);
+}
+
+/// A control group (cgroups(7)) that freezes what is in it.
+struct ControlGroup {
+    directory: PathBuf,
+    /// The file that freezes it, what is written there to freeze it and to have it go on, and the file
+    /// and the line that tell that it is frozen.
+    freezes: (&'static str, [&'static str; 2]),
+    frozen: (&'static str, &'static str),
+}
+
+impl ControlGroup {
+    /// One of each version that this system has, and lets this process make. Where there is none, it
+    /// is said why.
+    fn all() -> Vec<Self> {
+        let second = (("cgroup.freeze", ["1", "0"]), ("cgroup.events", "frozen 1"));
+        let first = (
+            ("freezer.state", ["FROZEN", "THAWED"]),
+            ("freezer.state", "FROZEN"),
+        );
+        let kinds = [
+            ("/sys/fs/cgroup", second),
+            ("/sys/fs/cgroup/unified", second),
+            ("/sys/fs/cgroup/freezer", first),
+        ];
+        let make = |(mount, (freezes, frozen)): (&str, _)| {
+            let directory = Path::new(mount).join(format!("mcps-{}", std::process::id()));
+            let made = fs::create_dir(&directory);
+            let group = Self {
+                directory,
+                freezes,
+                frozen,
+            };
+            let is_one = made.is_ok() && group.directory.join(freezes.0).exists();
+            if !is_one {
+                let _ = writeln!(
+                    io::stderr(),
+                    "not tested: there can be no control group in {mount} that freezes: {made:?}"
+                );
+            }
+            is_one.then_some(group)
+        };
+        kinds.into_iter().filter_map(make).collect()
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        fs::write(self.directory.join(file), text).expect("it takes that");
+    }
+
+    fn freeze(&self, pid: u32) {
+        self.write("cgroup.procs", &pid.to_string());
+        self.write(self.freezes.0, self.freezes.1[0]);
+        let (file, line) = self.frozen;
+        // Nothing tells of it in both versions.
+        until("it is frozen", || {
+            let text = fs::read_to_string(self.directory.join(file)).ok()?;
+            text.lines().any(|other| other == line).then_some(())
+        });
+    }
+
+    fn go_on(&self) {
+        self.write(self.freezes.0, self.freezes.1[1]);
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        let _ = fs::write(self.directory.join(self.freezes.0), self.freezes.1[1]);
+        // Not while there is a process in it.
+        let _ = fs::remove_dir(&self.directory);
+    }
+}
+
+/// As a container's are that is paused. The second version leaves a process in the state of one that
+/// waits, and could answer.
+#[test]
+fn a_keeper_in_a_frozen_control_group_is_waited_for() {
+    for group in ControlGroup::all() {
+        let world = keeping("");
+        let _daemon = world.daemon();
+        let mut first = connect(&world, &tiny(&world));
+        assert_eq!(first.count(), 1);
+        let backend = world.backend();
+        backend.cut_off(&mut first.pipe);
+        group.freeze(backend.keeper);
+        let mut next = Client::new(world.front(&wrapped(&world, &tiny(&world))));
+        let asked = next.begin_initialize("test");
+        next.pipe.errors.wait(&notice(&backend));
+        // Longer than a keeper may be silent.
+        sleep(Duration::from_secs(7));
+        assert!(lives(backend.keeper));
+        group.go_on();
+        next.initialized(asked);
+        assert_eq!(next.count(), 2);
+        assert_eq!(world.backend().keeper, backend.keeper);
+        backend.kill_keeper();
+        // When nothing is in it any more, nothing tells.
+        until("it is removed", || fs::remove_dir(&group.directory).ok());
+    }
 }
 
 /// Nothing outlives its owner, also where it can't end by itself.
@@ -385,17 +487,17 @@ fn a_keeper_that_is_slow_to_start_is_waited_for() {
     let _daemon = world.daemon();
     let mut words = wrapped(&world, &tiny(&world));
     let (copy, slow) = (world.root().join("mcp-sessiond"), world.root().join("slow"));
-    std::fs::copy(&words[0], &copy).expect("a copy");
+    fs::copy(&words[0], &copy).expect("a copy");
     let busy = "import time\nwhile time.process_time() < 1: pass";
     let script = format!("#!/bin/sh\npython3 -c '{busy}'\nexec {} \"$@\"\n", words[0]);
-    std::fs::write(&slow, script).expect("a script");
-    std::fs::set_permissions(&slow, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+    fs::write(&slow, script).expect("a script");
+    fs::set_permissions(&slow, std::os::unix::fs::PermissionsExt::from_mode(0o700))
         .expect("executable");
     words[0] = copy.to_str().expect("UTF-8").to_owned();
     let wait = [("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "300")];
     let front = world.front_with(&words, &wait);
     // The front starts its keeper with what is there by then.
-    std::fs::rename(&slow, &copy).expect("replaced");
+    fs::rename(&slow, &copy).expect("replaced");
     let mut client = Client::connected(front);
     assert_eq!(client.count(), 1);
     assert_eq!(world.backends().len(), 1, "it is kept");
