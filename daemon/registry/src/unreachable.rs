@@ -310,9 +310,15 @@ impl Registry {
         let may_be_unused = self
             .sessions
             .get(id)
-            .is_some_and(|session| !session.keepers.is_empty());
-        if may_be_unused && !self.touched.contains(id) {
-            self.touched.insert(id.clone());
+            .filter(|session| !session.keepers.is_empty());
+        let Some(session) = may_be_unused.filter(|_| !self.touched.contains(id)) else {
+            return;
+        };
+        let (owner, key) = (session.owner, session.leading_key());
+        self.touched.insert(id.clone());
+        // What was in doubt before may be clear now.
+        if let Some(key) = key {
+            self.end_unreachable(owner, key);
         }
     }
 }

@@ -425,8 +425,15 @@ impl Book {
 
     pub(super) fn touched(&mut self, id: &SessionId) {
         let of = |entry: &&mut Entry| entry.id.as_ref() == Some(id) && !entry.keepers.is_empty();
+        let mut keys = Vec::new();
         for entry in self.entries.values_mut().filter(of) {
+            if !entry.touched {
+                keys.extend(entry.key.map(|key| (entry.owner, key)));
+            }
             entry.touched = true;
+        }
+        for (owner, key) in keys {
+            self.end_unreachable(owner, key);
         }
     }
 
