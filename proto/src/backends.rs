@@ -17,6 +17,7 @@
 //! array of the calls' ids, and `e` when it ends. The front sends its next message only after the
 //! keeper has taken the one before.
 
+pub mod frame;
 mod status;
 
 use std::collections::BTreeMap;
