@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 use mcp_sessiond_process::health::is_stopped;
 use mcp_sessiond_process::{self as process, PeerError, PinnedProcess, socket};
-use mcp_sessiond_proto::backends::{KeeperName, KeeperReply, KeeperRequest};
+use mcp_sessiond_proto::backends::frame::{FrameBuffer, Kind, frame};
+use mcp_sessiond_proto::backends::{
+    KEEPER_VERSION, KeeperName, KeeperReply, KeeperRequest, OLDEST_KEEPER_VERSION,
+};
 use mcp_sessiond_proto::hello::{Hello, HelloError, greet_blocking};
-use mcp_sessiond_proto::{OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, paths};
+use mcp_sessiond_proto::paths;
 
 /// How long a keeper may take for an answer, and how long where it is stopped. Hosts are waiting for
 /// the daemon.
 const ASK_WAIT: Duration = Duration::from_secs(2);
 const STOPPED_WAIT: Duration = Duration::from_millis(250);
-
-/// Bytes that an answer has at most, with the end of a backend's standard error in it.
-const ANSWER_MAX: usize = 4 * 1024 * 1024;
 
 /// The keepers in a runtime directory that have a socket there and are none of these.
 pub fn unknown(directory: &Path, known: &[KeeperName]) -> Vec<KeeperName> {
@@ -83,9 +83,9 @@ impl Listener {
         } else {
             ASK_WAIT
         };
-        let asked = match ask(self.stream, PROTOCOL_VERSION, request, patience) {
+        let asked = match ask(self.stream, KEEPER_VERSION, request, patience) {
             Err(Unanswered::Version(theirs))
-                if (OLDEST_PROTOCOL_VERSION..PROTOCOL_VERSION).contains(&theirs) =>
+                if (OLDEST_KEEPER_VERSION..KEEPER_VERSION).contains(&theirs) =>
             {
                 ask(
                     socket::connect_now(&self.path).ok()?,
@@ -121,24 +121,27 @@ fn ask(
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(patience))?;
-    match greet_blocking(&mut stream, &Hello::lines(version)) {
+    match greet_blocking(&mut stream, &Hello::keeper(version)) {
         Err(HelloError::Version { theirs, .. }) => return Err(Unanswered::Version(theirs)),
         welcome => drop(welcome?),
     }
-    let mut line = serde_json::to_vec(request)?;
-    line.push(b'\n');
-    stream.write_all(&line)?;
-    let (mut answer, mut chunk) = (Vec::new(), [0; 4096]);
-    // It hangs up after its answer.
-    while answer.len() < ANSWER_MAX {
+    stream.write_all(&frame(Kind::Request, 0, &serde_json::to_vec(request)?))?;
+    let (mut frames, mut chunk) = (FrameBuffer::default(), [0; 4096]);
+    loop {
+        match frames.next_frame()? {
+            Some(answer) if answer.kind == Kind::Reply => {
+                return Ok(serde_json::from_slice(answer.bytes())?);
+            }
+            Some(_) => return Err(Unanswered::Silent),
+            None => {}
+        }
         let left = until
             .checked_duration_since(Instant::now())
             .ok_or(Unanswered::Silent)?;
         stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
         match stream.read(&mut chunk)? {
-            0 => break,
-            read => answer.extend_from_slice(&chunk[..read]),
+            0 => return Err(Unanswered::Silent),
+            read => frames.room().extend_from_slice(&chunk[..read]),
         }
     }
-    Ok(serde_json::from_slice(&answer)?)
 }

@@ -1,21 +1,13 @@
 //! Backends and their keepers: what a keeper tells the daemon, and the protocol on a keeper's
 //! socket.
 //!
-//! A keeper's socket begins with the [hello](crate::hello) each way. Then the client sends one line
-//! of JSON, a [`KeeperRequest`], and gets one line of JSON, a [`KeeperReply`]. After `attached`
-//! both sides go on with MCP's own stdio framing, a message a line; after `beside` the keeper sends
-//! what the backend writes to its standard error, and the front, one byte after the other, how many
-//! messages it has passed on (1 to 253; 0: it is about to leave; 254: the same, by a signal; 255: it has told its host of one end of a
-//! backend); after anything else the keeper hangs up. An empty line among the
-//! messages for a front says that the keeper takes its backend down on purpose: no other one is to
-//! be started before the host has something to say.
+//! A keeper's socket begins with the [hello](crate::hello) each way, with the codec 3. Then there are
+//! [frames](frame). The client's first frame is a [`KeeperRequest`], and the keeper's a
+//! [`KeeperReply`], in JSON. After `attached` both sides send messages and what else [`frame::Kind`]
+//! has; after anything else the keeper hangs up.
 //!
-//! If the front *continues* another one, each line after `attached` begins with a letter instead.
-//! Both sides send `m` with a number, a space and a message. The front sends `c` with the number up
-//! to which it confirms messages, `o` to ask which calls the keeper knows, and `e` to end the
-//! backend. The keeper sends `t` with the number up to which it has taken messages, `o` with a JSON
-//! array of the calls' ids, and `e` when it ends. The front sends its next message only after the
-//! keeper has taken the one before.
+//! A front may *continue* another one. Then the keeper keeps each message until a front has
+//! confirmed it, and the front sends its next one only after the keeper has taken the one before.
 
 pub mod frame;
 mod status;
@@ -35,6 +27,13 @@ use crate::types::{Epoch, Resume, SessionId};
 
 pub use status::{BackendState, BackendStatus, CallInfo, ParkedInfo, Traffic, Written};
 
+/// The version of the protocol that this build speaks on keepers' sockets. It grows as the
+/// [daemon's](crate::PROTOCOL_VERSION) does, and apart from that.
+pub const KEEPER_VERSION: u16 = 3;
+
+/// The oldest version that this build still serves there. Version 2 had lines instead of frames.
+pub const OLDEST_KEEPER_VERSION: u16 = 3;
+
 /// The most bytes of one relayed MCP message, without the newline: as many as the largest
 /// transports of the SDKs take.
 pub const RELAYED_MAX: usize = 16 * 1024 * 1024;
@@ -42,15 +41,13 @@ pub const RELAYED_MAX: usize = 16 * 1024 * 1024;
 /// The most ends of backends that a keeper remembers until a front has told them.
 pub const ENDED_MAX: usize = 8;
 
-/// With this a keeper's own lines begin that tell an attached front of the end of its backend.
-pub const ENDED_LINE: &str = "mcp-sessiond: the server has ended (";
-
-/// The byte by which a front says that a signal ends it: its host is about to go, too, more often than
-/// not. A zero says that its host has closed its end.
-pub const LEFT_BY_SIGNAL: u8 = u8::MAX - 1;
-
-/// The byte by which a front says that it has told one of them.
-pub const ENDED_TOLD: u8 = u8::MAX;
+/// What people are told where a backend has ended, and why.
+#[must_use]
+pub fn ended_sentence(why: &str) -> String {
+    format!(
+        "the server has ended ({why}); the next request starts a fresh one, and what this one had in memory is lost"
+    )
+}
 
 /// The name of a keeper, which is that of its socket in `keepers/`: 8 hex digits, so that the path
 /// fits everywhere.
@@ -365,16 +362,12 @@ pub struct Backend {
     pub pid: Option<u32>,
 }
 
-/// What a client of a keeper's socket wants, in one line.
+/// What a client of a keeper's socket wants: its first frame.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum KeeperRequest {
     /// A front takes the backend. Another one that has it is cut off.
     Attach(Attach),
-    /// The connection beside that of a front, which the same process opens before it attaches: what
-    /// the backend writes to its standard error one way; the other way bytes, each of which says
-    /// how many messages were passed on.
-    Beside {},
     /// How the backend is.
     Status {},
     /// What the backend wrote to its standard error.
@@ -424,14 +417,12 @@ pub struct Attach {
     pub lost: Option<String>,
 }
 
-/// A keeper's answer, in one line.
+/// A keeper's answer: its first frame.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeeperReply {
     /// The front has the backend.
     Attached(Attached),
-    /// The connection beside it is open.
-    Beside {},
     /// How the backend is.
     Status(Box<BackendStatus>),
     /// What it wrote to its standard error.
@@ -531,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_one_line_of_json() {
+    fn a_request_is_json() {
         let attach = Attach {
             session: "s1".parse().expect("id"),
             epoch: Epoch(7),

@@ -1,5 +1,5 @@
-//! Frames on a stream: four bytes of length, big-endian, then that many bytes. Bounded in size and
-//! in time.
+//! The daemon's frames on a stream: four bytes of length, big-endian, then that many bytes. Bounded in
+//! size and in time. Keepers have [others](crate::backends::frame).
 
 use std::io;
 use std::mem::MaybeUninit;

@@ -6,7 +6,7 @@
 //! | 0 | 8 | magic: `mcpsessd` |
 //! | 8 | 2 | the sender's protocol version |
 //! | 10 | 2 | from the server: the client's version, repeated; from the client: 0 |
-//! | 12 | 1 | codec: 1 MessagePack, 2 JSON-RPC; 3, on a keeper's socket: lines |
+//! | 12 | 1 | codec: 1 MessagePack, 2 JSON-RPC; 3, on a keeper's socket |
 //! | 13 | 1 | from the server: its answer; from the client: 0 |
 //! | 14 | 2 | 0 |
 //! | 16 | 4 | the largest frame that the sender takes, in bytes |
@@ -22,6 +22,7 @@ use std::io::{self, Read, Write};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use crate::backends::OLDEST_KEEPER_VERSION;
 use crate::{OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION};
 
 /// Bytes of a hello, each way.
@@ -47,9 +48,8 @@ pub enum Codec {
     JsonRpc = 2,
 }
 
-/// The codec's number on the socket of a [keeper](crate::backends), which speaks lines instead of
-/// frames.
-pub const LINES: u8 = 3;
+/// The codec's number on the socket of a [keeper](crate::backends), which has frames of its own.
+pub const KEEPER: u8 = 3;
 
 /// The server's answer to a hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,10 +136,10 @@ impl Hello {
 
     /// The hello of a client on the socket of a keeper that speaks `version`.
     #[must_use]
-    pub fn lines(version: u16) -> Self {
+    pub fn keeper(version: u16) -> Self {
         Self {
             version,
-            codec: LINES,
+            codec: KEEPER,
             ..Self::client(Codec::JsonRpc)
         }
     }
@@ -194,11 +194,11 @@ impl Hello {
     ///
     /// # Errors
     /// The [`Answer`] to refuse with.
-    pub fn accept_lines(&self, newest: u16) -> Result<(), Answer> {
-        if !(OLDEST_PROTOCOL_VERSION..=newest).contains(&self.version) {
+    pub fn accept_keeper(&self, newest: u16) -> Result<(), Answer> {
+        if !(OLDEST_KEEPER_VERSION..=newest).contains(&self.version) {
             return Err(Answer::Version);
         }
-        if self.codec == LINES {
+        if self.codec == KEEPER {
             Ok(())
         } else {
             Err(Answer::Codec)
@@ -324,6 +324,7 @@ pub fn greet_blocking<S: Read + Write>(stream: &mut S, ours: &Hello) -> Result<H
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backends::KEEPER_VERSION;
 
     #[tokio::test]
     async fn a_mismatch_is_refused_with_both_versions() {
@@ -343,6 +344,23 @@ mod tests {
         let (refused, ()) = tokio::join!(greet(&mut ours, Codec::MessagePack), server);
         let refused = refused.expect_err("refused").to_string();
         assert!(refused.contains("version 2 here, 9 there"), "{refused}");
+    }
+
+    #[test]
+    fn an_older_peer_is_refused_by_a_keeper_and_told_so() {
+        let older = Hello::keeper(OLDEST_KEEPER_VERSION - 1);
+        assert_eq!(older.accept_keeper(KEEPER_VERSION), Err(Answer::Version));
+        assert_eq!(
+            Hello::keeper(KEEPER_VERSION).accept_keeper(KEEPER_VERSION),
+            Ok(())
+        );
+        let of_keeper = Hello {
+            version: KEEPER_VERSION,
+            ..older.reply(Answer::Version)
+        };
+        let refused = of_keeper.welcome(older.version, older.codec);
+        let told = refused.expect_err("refused").to_string();
+        assert!(told.contains("version 2 here, 3 there"), "{told}");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What travels between `mcp-sessiond` and its clients.
 //!
 //! - [`hello`]: the fixed-size greeting that opens every connection, each way.
-//! - [`frame`]: length-prefixed frames, with bounds on size and on time.
+//! - [`frame`]: the daemon's frames: length-prefixed, with bounds on size and on time. Those of
+//!   keepers are [`backends::frame`]: they pass messages on.
 //! - `codec`: the daemon's side, with the feature `server`: two codecs behind one service,
 //!   MessagePack for Rust, JSON-RPC 2.0 for everybody else.
 //! - [`client`]: the client's side, in MessagePack.

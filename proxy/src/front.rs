@@ -37,7 +37,6 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,6 +47,7 @@ use mcp_sessiond_proto::backends::Attached;
 use mcp_sessiond_proto::facts::Learned;
 use mcp_sessiond_proto::paths;
 
+use crate::frames::FrameSender;
 use crate::lines::LineBuffer;
 use crate::memory::forbid_core_dumps;
 use crate::notices::{CarriedLoss, duration, note_unkept, print, print_claim, print_ended};
@@ -446,7 +446,7 @@ struct Report {
     outcome: Outcome,
     attached: Attached,
     /// How the keeper hears that its host was told.
-    control: Option<UnixStream>,
+    sender: Arc<FrameSender>,
     differing: Vec<String>,
     /// What has happened if this front had a server before.
     again: Option<&'static str>,
@@ -454,12 +454,11 @@ struct Report {
 
 impl Report {
     fn of(attachment: &mut Attachment, again: Option<&'static str>) -> Self {
-        let control = attachment.control.as_ref();
         Self {
             loss: attachment.loss.take(),
             outcome: attachment.outcome,
             attached: attachment.attached.clone(),
-            control: control.and_then(|control| control.try_clone().ok()),
+            sender: attachment.sender.clone(),
             differing: std::mem::take(&mut attachment.differing),
             again,
         }
@@ -470,7 +469,7 @@ impl Report {
             loss,
             outcome,
             attached,
-            control,
+            sender,
             differing,
             again,
         } = self;
@@ -484,7 +483,7 @@ impl Report {
         };
         // A former keeper's end is one loss, and that of a server of this keeper another one.
         if !attached.ended.is_empty() {
-            print_ended(stderr, None, &attached.ended, control.as_ref());
+            print_ended(stderr, None, &attached.ended, sender);
         } else if has_told {
             // That says why it is a fresh one.
         } else if let Some(again) = again {
@@ -545,20 +544,9 @@ fn stay(
         }
         let (report, to) = (Report::of(&mut attachment, reattached), stderr.clone());
         carrier.once_used(Box::new(move || report.print(&to)));
-        if let Some(control) = &attachment.control {
-            stderr.copy_from(control, None)?;
-        }
-        let control = attachment
-            .control
-            .as_ref()
-            .map(UnixStream::try_clone)
-            .transpose()?;
         carrier.watch_by(attachment.watch.clone());
-        if carrier
-            .set_keeper(attachment.reader.try_clone()?, control)
-            .is_ok()
-        {
-            carrier.forward_from_keeper(attachment);
+        if carrier.set_keeper(attachment.sender.clone()).is_ok() {
+            carrier.forward_from_keeper(attachment, stderr.of_server(None));
         }
         carrier.keeper_lost();
         carrier.wait_until_wanted();

@@ -10,7 +10,6 @@
 //! - [`requests`]: requests on its socket. [`front`]: the attached front. [`dial`]: the client's
 //!   side of the socket.
 //! - [`silence`]: how long a keeper that does not answer is waited for.
-//! - [`continuing`]: the lines between it and a continuing front, where the session is a service's.
 //! - [`exits`]: the processes whose exits matter. [`program_change`]: whether the program has
 //!   changed. [`launch`]: how a keeper starts.
 //!
@@ -20,7 +19,6 @@
 
 pub mod backend;
 pub mod children;
-pub mod continuing;
 pub mod dial;
 pub mod dial_error;
 mod error_line;
@@ -43,11 +41,9 @@ use mcp_sessiond_process::executable;
 use mcp_sessiond_process::signals::not_ignored;
 use mcp_sessiond_process::socket::Listener;
 use mcp_sessiond_process::{ListenerLock, PinnedProcess, ProcessId, StartTime};
-use mcp_sessiond_proto::backends::{EndingRequest, KeepRequest, Kept};
+use mcp_sessiond_proto::backends::{EndingRequest, KEEPER_VERSION, KeepRequest, Kept};
 use mcp_sessiond_proto::facts::ServerDigest;
-use mcp_sessiond_proto::{
-    BackendName, Epoch, Error, KeeperName, PROTOCOL_VERSION, ServiceName, SessionId, paths,
-};
+use mcp_sessiond_proto::{BackendName, Epoch, Error, KeeperName, ServiceName, SessionId, paths};
 use nix::sys::signal::Signal;
 use signal_hook_tokio::Signals;
 use tokio::net::UnixListener;
@@ -90,7 +86,7 @@ pub struct Errand {
 
 /// The newest version of the protocol that this build speaks on keepers' sockets.
 pub fn version() -> u16 {
-    mcp_sessiond_process::fault::protocol_version().unwrap_or(PROTOCOL_VERSION)
+    mcp_sessiond_process::fault::protocol_version().unwrap_or(KEEPER_VERSION)
 }
 
 /// Registers, starts the backend, reports, and keeps it.

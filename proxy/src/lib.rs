@@ -21,7 +21,8 @@
 //!
 //! Below all three:
 //!
-//! - [`lines`]: lines out of bytes. [`id_prefix`]: ids of a server's requests, told from those of
+//! - [`lines`]: lines out of bytes. [`frames`]: frames between a front and its keeper, on their way.
+//!   [`id_prefix`]: ids of a server's requests, told from those of
 //!   the server before it.
 //! - [`program`]: what is run, and [`program::display_name`], which has no secret in it.
 //!   [`launch_env`]: what of this process's environment a server's answers may depend on.
@@ -44,7 +45,7 @@
 //!   ([`keeper`]).
 //! - A keeper sends each unconfirmed line again, under the same number, to this front of a service
 //!   or to the next one; it acknowledges a front's line only once the server gets it even if that
-//!   front is killed ([`keeper::continuing`]).
+//!   front is killed ([`keeper::hold`]).
 //! - What a process starts gets the signal mask that its own host gave ([`signals`]).
 //! - A connection to a shared server ends with its host; nothing of it is given to another one
 //!   ([`server::shared`]).
@@ -52,6 +53,7 @@
 #![forbid(unsafe_code)]
 
 mod closed;
+pub mod frames;
 pub mod front;
 pub mod id_prefix;
 pub mod keeper;

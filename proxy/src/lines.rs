@@ -7,32 +7,11 @@ use std::os::fd::AsFd;
 use bytes::buf::Chain;
 use bytes::{Buf as _, Bytes, BytesMut};
 use mcp_sessiond_proto::backends::RELAYED_MAX;
+use mcp_sessiond_proto::backends::frame::CAPACITY_MAX;
+pub use mcp_sessiond_proto::backends::frame::{CHUNK, EDGE, Line};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt as _};
-
-/// Bytes that are read at once: what a pipe holds on Linux.
-pub const CHUNK: usize = 64 * 1024;
-
-/// Bytes of either end of a line that is too long to be kept: its id stands there, if anywhere.
-pub const EDGE: usize = 4 * 1024;
-
-/// A buffer that grew beyond this is not kept when it is empty.
-const CAPACITY_MAX: usize = 4 * CHUNK;
-
-/// A line, without its newline.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Line {
-    /// As it came.
-    Whole(Bytes),
-    /// It had too many bytes. These are its first and its last ones.
-    Oversized {
-        /// At most [`EDGE`] bytes.
-        head: Bytes,
-        /// At most [`EDGE`] bytes.
-        tail: Bytes,
-    },
-}
 
 /// Takes bytes in as they come, and gives lines out.
 #[derive(Debug)]
@@ -61,11 +40,6 @@ impl LineBuffer {
             scanned: 0,
             head: None,
         }
-    }
-
-    /// From now on a line may have this many bytes.
-    pub fn set_limit(&mut self, limit: usize) {
-        self.limit = limit;
     }
 
     /// Where more bytes go, with room for a [`CHUNK`] of them.
@@ -207,15 +181,21 @@ pub(crate) fn read_into(
     chunk: &mut [u8],
     lines: &mut LineBuffer,
 ) -> bool {
+    let read = read_chunk(from, chunk);
+    if let Some(read) = read {
+        lines.room().extend_from_slice(&chunk[..read]);
+    }
+    read.is_some()
+}
+
+/// The same into a chunk: how many bytes. None at the end.
+pub(crate) fn read_chunk(from: &mut (impl Read + AsFd), chunk: &mut [u8]) -> Option<usize> {
     loop {
         match from.read(chunk) {
-            Ok(0) => return false,
-            Ok(read) => {
-                lines.room().extend_from_slice(&chunk[..read]);
-                return true;
-            }
+            Ok(0) => return None,
+            Ok(read) => return Some(read),
             Err(error) if is_transient(&error, from, PollFlags::POLLIN) => {}
-            Err(_) => return false,
+            Err(_) => return None,
         }
     }
 }

@@ -29,13 +29,6 @@ impl NamedLines {
         }
     }
 
-    /// The beginning of a line as it is written.
-    pub(crate) fn as_named(&self, beginning: &str) -> Vec<u8> {
-        let mut named = Vec::new();
-        self.name_line(beginning.as_bytes(), &mut named);
-        named
-    }
-
     /// What is to be written of these bytes, and of those before.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         if self.name.is_none() {

@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use mcp_sessiond_client::{Loss, Outcome};
@@ -10,7 +9,8 @@ use mcp_sessiond_process::PinnedProcess;
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_proto::{LossId, LossRecord};
 
-use crate::stderr::{Stderr, confirm_ends, sentence};
+use crate::frames::FrameSender;
+use crate::stderr::{Stderr, sentence};
 pub(crate) use crate::unkept::FailedNote;
 use crate::unkept::{self, Unkept};
 
@@ -95,12 +95,12 @@ pub(crate) fn print_lost_members(
 }
 
 /// Tells of servers that have ended without anybody telling their host so far. The keeper hears of
-/// it by its `control` channel.
+/// it by `sender`.
 pub(crate) fn print_ended(
     stderr: &Stderr,
     name: Option<&str>,
     ended: &[String],
-    control: Option<&UnixStream>,
+    sender: Arc<FrameSender>,
 ) {
     let [.., last] = ended else { return };
     let former = match ended.len() {
@@ -111,11 +111,8 @@ pub(crate) fn print_ended(
     let what = format!(
         "{of}this server begins afresh, and what the previous one had in memory is lost: {former} ({last})"
     );
-    let ends = ended.len();
-    match control.and_then(|control| control.try_clone().ok()) {
-        Some(control) => stderr.print_then(&what, move || confirm_ends(&control, ends)),
-        None => stderr.print(&what),
-    }
+    let ends = ended.len() as u64;
+    stderr.print_then(&what, move || sender.heard(ends));
 }
 
 /// A time for people: its largest unit.

@@ -6,10 +6,9 @@
 //! whatever it starts.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use mcp_sessiond_process::signals::not_ignored;
-use mcp_sessiond_proto::backends::LEFT_BY_SIGNAL;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -17,21 +16,18 @@ use signal_hook::low_level::emulate_default_handler;
 /// The signals by which somebody asks a program to end.
 pub const ENDING: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 
-/// Whether a signal has asked this process to end.
-static SIGNALLED: AtomicBool = AtomicBool::new(false);
+/// The signal that has asked this process to end; 0: none has.
+static SIGNALLED: AtomicI32 = AtomicI32::new(0);
 
-/// What tells a keeper that this front is about to leave.
-pub(crate) fn leave_byte() -> u8 {
-    if SIGNALLED.load(Ordering::Relaxed) {
-        LEFT_BY_SIGNAL
-    } else {
-        0
-    }
+/// The number of the signal that ends this process, and 0 where its host has closed its end: keepers
+/// hear of it with the leave.
+pub(crate) fn ending_signal() -> u64 {
+    u64::try_from(SIGNALLED.load(Ordering::Relaxed)).unwrap_or(0)
 }
 
-/// A signal has asked this process to end: keepers hear of it with the leave.
-pub(crate) fn note_signal() {
-    SIGNALLED.store(true, Ordering::Relaxed);
+/// This signal has asked this process to end.
+pub(crate) fn note_signal(signal: Signal) {
+    SIGNALLED.store(signal as i32, Ordering::Relaxed);
 }
 
 /// The mask that this program was started with.

@@ -3,31 +3,37 @@
 //! waits for that.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::os::unix::net::UnixStream;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 
-use mcp_sessiond_proto::backends::{ENDED_LINE, ENDED_TOLD};
+use mcp_sessiond_proto::backends::ended_sentence;
+use mcp_sessiond_proto::backends::frame::Kind;
 use mcp_sessiond_proto::text::printable;
-use nix::sys::socket::{MsgFlags, send};
 
-use crate::lines::CHUNK;
+use crate::frames::FrameSender;
 use crate::named_lines::NamedLines;
 
-/// Pieces of text that wait to be written. Beyond that our own are dropped, and the server's wait
-/// with the keeper.
-const WAITING: usize = 64;
+/// Bytes of text that wait to be written. What comes while more wait is dropped.
+const WAITING: usize = 4 * 1024 * 1024;
 
 /// Prints to standard error.
 #[derive(Debug, Clone)]
-pub(crate) struct Stderr(SyncSender<Text>);
+pub(crate) struct Stderr {
+    texts: Sender<Text>,
+    /// Bytes that wait. Whoever prints adds to them, and the thread that writes takes away.
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Is done once a text was written.
+type Written = Box<dyn FnOnce() + Send>;
 
 /// A piece of text, and what is done once it was written.
 struct Text {
     bytes: Vec<u8>,
-    written: Option<Box<dyn FnOnce() + Send>>,
+    written: Option<Written>,
 }
 
 impl Stderr {
@@ -37,11 +43,14 @@ impl Stderr {
     /// When there can be no more descriptors or threads.
     pub(crate) fn new() -> io::Result<Self> {
         let mut errors = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-        let (sender, texts) = sync_channel::<Text>(WAITING);
+        let (texts, received) = channel::<Text>();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let left = waiting.clone();
         let writing = move || {
             // A host that has closed it gets nothing.
-            for Text { bytes, written } in texts {
+            for Text { bytes, written } in received {
                 let is_written = errors.write_all(&bytes).is_ok();
+                left.fetch_sub(bytes.len(), Ordering::Relaxed);
                 if let Some(written) = written.filter(|_| is_written) {
                     // A daemon that hangs must not hold up what is printed next.
                     drop(
@@ -55,12 +64,12 @@ impl Stderr {
         std::thread::Builder::new()
             .name("stderr".into())
             .spawn(writing)?;
-        Ok(Self(sender))
+        Ok(Self { texts, waiting })
     }
 
     /// Prints a sentence of our own, in one line.
     pub(crate) fn print(&self, what: &dyn std::fmt::Display) {
-        self.print_and(what, None);
+        self.put(sentence(what).into_bytes(), None);
     }
 
     /// The same, and then does something, once it was written.
@@ -69,81 +78,101 @@ impl Stderr {
         what: &dyn std::fmt::Display,
         written: impl FnOnce() + Send + 'static,
     ) {
-        self.print_and(what, Some(Box::new(written)));
+        self.put(sentence(what).into_bytes(), Some(Box::new(written)));
     }
 
-    fn print_and(&self, what: &dyn std::fmt::Display, written: Option<Box<dyn FnOnce() + Send>>) {
-        let bytes = sentence(what).into_bytes();
-        let _ = self.0.try_send(Text { bytes, written });
+    /// Prints what a server writes to its standard error. `name`: the server's, where it is one of
+    /// several.
+    pub(crate) fn of_server(&self, name: Option<&str>) -> ServerStderr {
+        ServerStderr {
+            stderr: self.clone(),
+            name: name.map(str::to_owned),
+            lines: NamedLines::of(name),
+            skipped: 0,
+        }
     }
 
-    /// Copies what the server writes to its standard error, until the keeper is lost. `name`: that of
-    /// the server, where it is one of several.
-    ///
-    /// # Errors
-    /// When there can be no more descriptors or threads.
-    pub(crate) fn copy_from(&self, from: &UnixStream, name: Option<&str>) -> io::Result<()> {
-        let (from, sender) = (Arc::new(from.try_clone()?), self.0.clone());
-        let mut lines = NamedLines::of(name);
-        let reading = move || {
-            let mut chunk = vec![0; CHUNK];
-            let mut marks = Marks::of(lines.as_named(ENDED_LINE));
-            while let Ok(read @ 1..) = (&*from).read(&mut chunk) {
-                let bytes = lines.push(&chunk[..read]);
-                let written: Option<Box<dyn FnOnce() + Send>> = match marks.count(&bytes) {
-                    0 => None,
-                    ends => {
-                        let keeper = from.clone();
-                        Some(Box::new(move || confirm_ends(&keeper, ends)))
-                    }
-                };
-                if sender.send(Text { bytes, written }).is_err() {
-                    return;
-                }
+    /// Never waits. False: too much waits already.
+    fn put(&self, bytes: Vec<u8>, written: Option<Written>) -> bool {
+        let length = bytes.len();
+        if self.waiting.fetch_add(length, Ordering::Relaxed) > WAITING {
+            self.waiting.fetch_sub(length, Ordering::Relaxed);
+            return false;
+        }
+        self.texts.send(Text { bytes, written }).is_ok()
+    }
+}
+
+/// Prints what one server writes to its standard error, and what its keeper tells of it.
+#[derive(Debug)]
+pub(crate) struct ServerStderr {
+    stderr: Stderr,
+    name: Option<String>,
+    lines: NamedLines,
+    /// How many bytes were dropped since the last that were printed.
+    skipped: u64,
+}
+
+impl ServerStderr {
+    /// More of it. Never waits.
+    pub(crate) fn push(&mut self, text: &[u8]) {
+        let bytes = self.lines.push(text);
+        self.put(bytes, text.len());
+    }
+
+    /// No more comes from this keeper.
+    pub(crate) fn end(&mut self) {
+        let bytes = self.lines.end();
+        let length = bytes.len();
+        self.put(bytes, length);
+    }
+
+    /// Takes in what a keeper says of this kind; once the end of a server was told, the keeper hears
+    /// so. False: it says something else. Never waits.
+    pub(crate) fn note(&mut self, kind: Kind, text: &[u8], sender: &Arc<FrameSender>) -> bool {
+        match kind {
+            Kind::Stderr => self.push(text),
+            Kind::Loss => {
+                let sender = sender.clone();
+                self.tell_loss(&String::from_utf8_lossy(text), move || sender.heard(1));
             }
-            let (bytes, written) = (lines.end(), None);
-            drop(sender.send(Text { bytes, written }));
+            _ => return false,
+        }
+        true
+    }
+
+    /// The server has ended, and why. `written` is called once that was written.
+    pub(crate) fn tell_loss(&self, why: &str, written: impl FnOnce() + Send + 'static) {
+        let sentence = ended_sentence(why);
+        match &self.name {
+            Some(name) => self
+                .stderr
+                .print_then(&format_args!("{name}: {sentence}"), written),
+            None => self.stderr.print_then(&sentence, written),
+        }
+    }
+
+    fn put(&mut self, bytes: Vec<u8>, length: usize) {
+        if bytes.is_empty() {
+            return;
+        }
+        let text = match self.skipped {
+            0 => bytes,
+            skipped => [not_read(skipped).as_bytes(), &bytes].concat(),
         };
-        std::thread::Builder::new()
-            .name("errors".into())
-            .spawn(reading)
-            .map(drop)
+        if self.stderr.put(text, None) {
+            self.skipped = 0;
+        } else {
+            self.skipped += length as u64;
+        }
     }
 }
 
-/// Tells a keeper that its front's host was told of so many ends of a server.
-pub(crate) fn confirm_ends(keeper: &UnixStream, ends: usize) {
-    // What does not arrive is told once more by the next front.
-    let _ = send(
-        keeper.as_raw_fd(),
-        &vec![ENDED_TOLD; ends],
-        MsgFlags::MSG_DONTWAIT,
-    );
-}
-
-/// Finds the keeper's lines that tell of the end of a server, wherever they are cut.
-struct Marks {
-    /// With this they begin.
-    mark: Vec<u8>,
-    tail: Vec<u8>,
-}
-
-impl Marks {
-    fn of(mark: Vec<u8>) -> Self {
-        let tail = Vec::new();
-        Self { mark, tail }
-    }
-
-    /// How many come to their mark in this piece.
-    fn count(&mut self, bytes: &[u8]) -> usize {
-        let mark = &self.mark[..];
-        self.tail.extend_from_slice(bytes);
-        let found = memchr::memmem::find_iter(&self.tail, mark).count();
-        // A mark that is whole is not counted again.
-        let after = memchr::memmem::rfind(&self.tail, mark).map_or(0, |at| at + mark.len());
-        let keep = self.tail.len().saturating_sub(mark.len() - 1).max(after);
-        self.tail.drain(..keep);
-        found
+/// What stands where so many bytes of a server's standard error were dropped.
+pub(crate) fn not_read(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        bytes => format!("\n[{bytes} bytes of standard error were not read in time]\n"),
     }
 }
 
@@ -152,24 +181,4 @@ pub(crate) fn sentence(what: &dyn std::fmt::Display) -> String {
     let text = what.to_string().replace('\n', " ");
     // Names, titles and commands are anybody's.
     format!("mcp-sessiond: {}\n", printable(&text))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_about_an_end_is_counted_once_wherever_it_is_cut() {
-        let line = format!("x\n{ENDED_LINE}exit status: 1); more\n");
-        let text = line.repeat(3);
-        for cut in 1..text.len() {
-            let mut marks = Marks::of(ENDED_LINE.into());
-            let pieces = text.as_bytes().chunks(cut);
-            assert_eq!(
-                pieces.map(|piece| marks.count(piece)).sum::<usize>(),
-                3,
-                "{cut}"
-            );
-        }
-    }
 }

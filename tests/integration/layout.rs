@@ -149,6 +149,7 @@ const PROXY: Layers = &[
     ("signals", &["process"]),
     ("waits", &[]),
     ("lines", &[]),
+    ("frames", &[]),
     ("memory", &["process"]),
     ("launch_env", &["process"]),
     ("unkept", &["process"]),
@@ -156,22 +157,26 @@ const PROXY: Layers = &[
     ("closed", &["process"]),
     ("program", &["client", "process"]),
     ("id_prefix", &["bundle", "client"]),
-    ("stderr", &["lines", "named_lines"]),
-    ("notices", &["stderr", "unkept", "client", "process"]),
+    ("stderr", &["frames", "named_lines"]),
+    (
+        "notices",
+        &["frames", "stderr", "unkept", "client", "process"],
+    ),
     (
         "keeper",
         &[
-            "lines", "memory", "program", "signals", "client", "process", "relay",
+            "frames", "lines", "memory", "program", "signals", "stderr", "client", "process",
+            "relay",
         ],
     ),
     (
         "server",
         &[
+            "frames",
             "keeper",
             "launch_env",
             "lines",
             "memory",
-            "named_lines",
             "notices",
             "program",
             "signals",
@@ -187,6 +192,7 @@ const PROXY: Layers = &[
         "front",
         &[
             "closed",
+            "frames",
             "id_prefix",
             "launch_env",
             "lines",

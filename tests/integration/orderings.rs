@@ -107,8 +107,6 @@
 //!   a_daemon_that_a_keeper_has_started_is_not_its_child.
 //! - A server's orphans are looked for before its input is closed. `keeper/backend.rs` (`take_down`);
 //!   `wrap/strays.rs`, a_server_that_exits_by_itself_leaves_its_orphans_behind.
-//! - A front's second connection comes before its attach: the keeper tells it by that what the server
-//!   writes to its standard error. `server/kept.rs` (`attach_to`); every test that waits for a line there.
 //! - A line of a service's front is acknowledged after it was taken, and before the keeper says that it
 //!   ends. `keeper/hold/continuing.rs`; `serving/lines.rs`, what_waits_when_a_backend_is_ended_still_arrives,
 //!   and the_next_front_learns_which_calls_the_keeper_has_taken.

@@ -338,6 +338,42 @@ mod fuzz;
 mod tests {
     use super::*;
 
+    const PAGE: &str = include_str!("../../PROTOCOL.md");
+
+    /// A request, a message and its confirmation.
+    const GOLDEN: [&str; 3] = [
+        "01000000000000270000000000000000\
+         7b22617474616368223a7b2273657373696f6e223a227331222c2265706f6368223a2237227d7d",
+        "030000000000000800000000000000077b226964223a317d",
+        "04000000000000000000000000000007",
+    ];
+
+    #[test]
+    fn the_golden_bytes_are_written_and_read_and_the_page_has_them() {
+        let attach = br#"{"attach":{"session":"s1","epoch":"7"}}"#;
+        let written = [
+            whole(Kind::Request, 0, attach),
+            whole(Kind::Line, 7, br#"{"id":1}"#),
+            whole(Kind::Confirm, 7, b""),
+        ];
+        let page: String = PAGE.split_whitespace().collect();
+        for (wanted, golden) in written.into_iter().zip(GOLDEN) {
+            let bytes = frame(wanted.kind, wanted.number, wanted.bytes());
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(hex, golden);
+            let read = taken(&mut FrameBuffer::default(), &[&bytes]).expect("frames");
+            assert_eq!(read, [wanted]);
+            assert!(page.contains(golden), "PROTOCOL.md does not quote {golden}");
+        }
+        let request = serde_json::from_slice(attach).expect("a request");
+        assert!(matches!(request, crate::backends::KeeperRequest::Attach(_)));
+        for kind in Kind::ALL {
+            let word = format!("{kind:?}").to_lowercase();
+            let row = format!("| {} {word} |", kind as u8);
+            assert!(PAGE.contains(&row), "PROTOCOL.md has no row {row}");
+        }
+    }
+
     /// The frames of these pieces.
     fn taken(buffer: &mut FrameBuffer, pieces: &[&[u8]]) -> Result<Vec<Frame>, FrameError> {
         let mut frames = Vec::new();

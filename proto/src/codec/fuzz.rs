@@ -121,7 +121,7 @@ fn hello_and_frames() {
         let again = Hello::decode(&hello.encode()).expect("ours");
         assert_eq!(again, hello);
         let _ = (
-            hello.accept_lines(crate::PROTOCOL_VERSION),
+            hello.accept_keeper(crate::backends::KEEPER_VERSION),
             again.welcome(crate::PROTOCOL_VERSION, 1),
         );
         let Ok(codec) = hello.accept() else { return };

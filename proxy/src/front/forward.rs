@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice, Write as _};
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,19 +12,20 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mcp_sessiond_jsonrpc::oversized::{Oversized, too_large};
 use mcp_sessiond_proto::Json;
-use mcp_sessiond_proto::backends::LEFT_BY_SIGNAL;
+use mcp_sessiond_proto::backends::frame::Kind;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{MsgFlags, send};
 
 use super::input_end::exit_within;
 use super::open::{Open, refusals};
 use super::probe::is_probe;
 use super::raw::is_raw;
+use crate::frames::{FrameSender, PendingLines};
 use crate::id_prefix::IdPrefix;
-use crate::lines::{CHUNK, Line, LineBuffer, is_transient, read_into};
+use crate::lines::{CHUNK, Line, LineBuffer, is_transient, read_chunk, read_into};
 use crate::server::attach::Attachment;
 use crate::server::kept::{KeeperWatch, QUIET, QUIET_MAX, Releaser};
-use crate::signals::leave_byte;
+use crate::signals::ending_signal;
+use crate::stderr::ServerStderr;
 
 /// Carries lines.
 pub struct Carrier {
@@ -42,9 +43,6 @@ pub struct Carrier {
     has_large_lines: AtomicBool,
 }
 
-/// The most messages that one byte confirms: the byte above it says something else.
-const CONFIRMED_MAX: u8 = LEFT_BY_SIGNAL - 1;
-
 /// How long nothing comes from the keeper until memory is given back: what was needed to start, or
 /// for large lines.
 const IDLE: Duration = Duration::from_secs(2);
@@ -58,10 +56,8 @@ const LAST_LINES_WAIT: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 struct State {
-    /// The connection to the keeper, while there is one.
-    keeper: Option<Arc<UnixStream>>,
-    /// The connection beside it.
-    control: Option<UnixStream>,
+    /// The way to the keeper, while there is one.
+    keeper: Option<Arc<FrameSender>>,
     /// Why there is no keeper, if there won't be one soon.
     refusal: Option<String>,
     /// Whether the keeper has said that it ends on purpose.
@@ -141,13 +137,14 @@ impl Carrier {
     ///
     /// # Errors
     /// When the keeper is lost again.
-    pub fn set_keeper(&self, keeper: UnixStream, control: Option<UnixStream>) -> io::Result<()> {
+    pub fn set_keeper(&self, keeper: Arc<FrameSender>) -> io::Result<()> {
         let mut state = lock(&self.state);
         if let Some(initialize) = state.open.unanswered() {
-            write_lines(&keeper, std::slice::from_ref(initialize))?;
+            let mut first = PendingLines::default();
+            first.put(initialize.clone());
+            keeper.send(&mut first)?;
         }
-        state.keeper = Some(Arc::new(keeper));
-        state.control = control;
+        state.keeper = Some(keeper);
         state.refusal = None;
         state.wanted = false;
         state.ended_on_purpose = false;
@@ -318,8 +315,8 @@ impl Carrier {
 
     /// Passes lines of the host on to the keeper, all that are there in one piece.
     fn forward_lines(&self, lines: impl Iterator<Item = Line>) {
-        let mut passing: Vec<Bytes> = Vec::new();
-        let mut to: Option<Arc<UnixStream>> = None;
+        let mut passing = PendingLines::default();
+        let mut to: Option<Arc<FrameSender>> = None;
         for line in lines {
             let Some(line) = self.readable(line) else {
                 continue;
@@ -337,11 +334,11 @@ impl Carrier {
                 passing.clear();
                 to = Some(keeper);
             }
-            passing.push(line);
+            passing.put(line);
         }
         if let Some(keeper) = to {
             // If the keeper is lost, the calls are among those that the front answers in its place.
-            let _ = write_lines(&keeper, &passing);
+            let _ = keeper.send(&mut passing);
         }
     }
 
@@ -371,7 +368,7 @@ impl Carrier {
     /// The keeper, once there is one, and the line as it gets it. Notes the line's requests in the
     /// same step, so that they are answered if the keeper is lost. None: the line is about requests
     /// of a former server, or there is no keeper for long and the host got an error.
-    fn keeper_for(&self, line: Bytes) -> Option<(Arc<UnixStream>, Bytes)> {
+    fn keeper_for(&self, line: Bytes) -> Option<(Arc<FrameSender>, Bytes)> {
         let mut state = lock(&self.state);
         loop {
             if let Some(keeper) = state.keeper.clone() {
@@ -404,29 +401,35 @@ impl Carrier {
 
     /// Carries the keeper's lines to the host, until the keeper is lost. Ends this process when the
     /// host has closed its end and waits for no answer.
-    pub fn forward_from_keeper(&self, attachment: Attachment) {
+    pub(crate) fn forward_from_keeper(&self, attachment: Attachment, mut stderr: ServerStderr) {
         let Attachment {
             mut reader,
-            mut lines,
-            control,
+            mut frames,
+            sender,
             ..
         } = attachment;
         let mut chunk = vec![0; CHUNK];
         let mut passing: Vec<Bytes> = Vec::new();
-        let mut unconfirmed = 0;
         let mut gives_back = true;
         loop {
-            {
+            let is_whole = {
                 let mut state = lock(&self.state);
-                while let Some(line) = lines.next_line() {
-                    let line = match line {
-                        Line::Whole(line) if line.is_empty() => {
+                loop {
+                    let said = match frames.next_frame() {
+                        Ok(Some(said)) => said,
+                        Ok(None) => break true,
+                        Err(_) => break false,
+                    };
+                    let line = match (said.kind, said.body) {
+                        (Kind::Line, Line::Whole(line)) => line,
+                        // With ids of the host's that are longer than any that was seen.
+                        (Kind::Line, Line::Oversized { head, tail }) => too_large(&head, &tail),
+                        (Kind::Ending, _) => {
                             state.ended_on_purpose = true;
                             continue;
                         }
-                        Line::Whole(line) => line,
-                        // With ids of the host's that are longer than any that was seen.
-                        Line::Oversized { head, tail } => too_large(&head, &tail),
+                        (kind, Line::Whole(text)) if stderr.note(kind, &text, &sender) => continue,
+                        _ => break false,
                     };
                     self.note_size(&line);
                     state.open.from_keeper(&line);
@@ -435,21 +438,24 @@ impl Carrier {
                         Some(id_prefix) => id_prefix.to_host(&line),
                         None => line,
                     });
-                    unconfirmed += 1;
                 }
-            }
+            };
             if !passing.is_empty() {
                 self.write_to_host(&passing);
+                sender.pass_on(passing.len() as u64);
                 passing.clear();
-                unconfirmed = confirm(control.as_ref(), unconfirmed);
+            }
+            if !is_whole {
+                return stderr.end();
             }
             self.leave_if_done(&reader);
             gives_back |= self.has_large_lines.swap(false, Ordering::Relaxed);
             if !self.wait_for(&reader, &mut gives_back) {
                 continue;
             }
-            if !read_into(&mut reader, &mut chunk, &mut lines) {
-                return;
+            match read_chunk(&mut reader, &mut chunk) {
+                Some(read) => frames.room().extend_from_slice(&chunk[..read]),
+                None => return stderr.end(),
             }
         }
     }
@@ -477,7 +483,7 @@ impl Carrier {
     /// The keeper is lost: answers every call that the host waits for with an error.
     pub fn keeper_lost(&self) {
         let mut state = lock(&self.state);
-        (state.keeper, state.control) = (None, None);
+        state.keeper = None;
         state.id_prefix = Some(IdPrefix::mint());
         let answers = state.open.fail_all();
         let closed = state.closed;
@@ -498,6 +504,15 @@ impl Carrier {
     /// Tells the keeper that this front is about to leave.
     pub fn send_leave(&self) {
         send_leave(&lock(&self.state));
+    }
+
+    /// The same for a process that ends at once: waits so long for the end of a line that is on its
+    /// way.
+    pub(crate) fn send_leave_within(&self, patience: Duration) {
+        let keeper = lock(&self.state).keeper.clone();
+        if let Some(keeper) = keeper {
+            keeper.leave_within(ending_signal(), patience);
+        }
     }
 
     /// Writes lines to the host, as few pieces as can be.
@@ -526,25 +541,11 @@ impl Carrier {
     }
 }
 
-/// A byte that is no count of messages says: this end is orderly, whatever follows.
+/// This end is orderly, whatever follows.
 fn send_leave(state: &State) {
-    if let Some(control) = &state.control {
-        let _ = send(control.as_raw_fd(), &[leave_byte()], MsgFlags::MSG_DONTWAIT);
+    if let Some(keeper) = &state.keeper {
+        keeper.leave(ending_signal());
     }
-}
-
-/// Tells the keeper how many messages were passed on. Returns how many it could not be told of yet.
-fn confirm(control: Option<&UnixStream>, mut count: u64) -> u64 {
-    let Some(control) = control else { return 0 };
-    while count > 0 {
-        let said = u8::try_from(count).map_or(CONFIRMED_MAX, |count| count.min(CONFIRMED_MAX));
-        // This must never make the host wait.
-        if send(control.as_raw_fd(), &[said], MsgFlags::MSG_DONTWAIT) != Ok(1) {
-            break;
-        }
-        count -= u64::from(said);
-    }
-    count
 }
 
 fn is_readable(stream: &UnixStream) -> bool {
@@ -558,18 +559,4 @@ fn framed(lines: &[Bytes]) -> Vec<IoSlice<'_>> {
         .iter()
         .flat_map(|line| [IoSlice::new(line), IoSlice::new(b"\n")])
         .collect()
-}
-
-fn write_lines(mut keeper: &UnixStream, lines: &[Bytes]) -> io::Result<()> {
-    let mut slices = framed(lines);
-    let mut left = &mut slices[..];
-    while !left.is_empty() {
-        match keeper.write_vectored(left) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => IoSlice::advance_slices(&mut left, written),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

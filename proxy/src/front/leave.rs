@@ -15,8 +15,8 @@ use super::probe::count_if_only_probed;
 use crate::server::child::forward_signal;
 use crate::signals::{die_of, note_signal, when_told_to_end};
 
-/// How long a signal waits until whoever carries lines has told the keepers: long enough for a byte
-/// to each of them. The host may have no patience for more.
+/// How long a signal waits until whoever carries lines has told the keepers: long enough for a few
+/// bytes to each of them. The host may have no patience for more.
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(50);
 
 /// Waits for signals that ask this process to end.
@@ -93,7 +93,7 @@ impl Leaver {
     }
 
     fn leave(&self, carrier: &Carrier, signal: Signal) {
-        note_signal();
+        note_signal(signal);
         let mut way = self.way();
         match std::mem::take(&mut *way) {
             Way::AtOnce => {
@@ -101,7 +101,7 @@ impl Leaver {
                 die_of(signal)
             }
             Way::Orderly => {
-                carrier.send_leave();
+                carrier.send_leave_within(LAST_WORDS);
                 die_of(signal)
             }
             Way::By(leave) => {

@@ -133,9 +133,9 @@ pub(crate) fn write(mut output: File, mut spoken: mpsc::Receiver<TrackedLine>) {
 pub(crate) fn signals(leave: watch::Sender<bool>) -> io::Result<()> {
     when_told_to_end(move |signal| {
         closed::mark();
-        note_signal();
+        note_signal(signal);
         leave.send_replace(true);
-        // Long enough for a byte to each of them; the host may have no patience for more.
+        // Long enough for a few bytes to each of them; the host may have no patience for more.
         std::thread::sleep(LAST_WORDS);
         die_of(signal)
     })

@@ -1,16 +1,19 @@
 //! The client's side of a keeper's socket: what a front, `debug` and `status` do before anything
 //! else is said.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_process::{self as process, PinnedProcess};
-use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
+use mcp_sessiond_proto::backends::frame::{CHUNK, Frame, FrameBuffer, Kind, frame};
+use mcp_sessiond_proto::backends::{
+    KeeperReply, KeeperRequest, OLDEST_KEEPER_VERSION, RELAYED_MAX,
+};
 use mcp_sessiond_proto::hello::{Hello, HelloError, greet_blocking};
-use mcp_sessiond_proto::{KeeperName, OLDEST_PROTOCOL_VERSION, paths};
+use mcp_sessiond_proto::{KeeperName, paths};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 pub use super::dial_error::DialError;
@@ -23,12 +26,16 @@ const ANSWER_WAIT: Duration = Duration::from_secs(4);
 /// The pause before a keeper is asked again that has no descriptor free.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
-/// A connection to a keeper that has answered. What it says from then on may be in the reader's
-/// buffer already.
+/// Bytes by which a message may have grown when the host's own ids are put back into it.
+pub(crate) const MARGIN: usize = 64 * 1024;
+
+/// A connection to a keeper that has answered.
 #[derive(Debug)]
 pub struct Dialled {
     /// The connection.
-    pub reader: BufReader<UnixStream>,
+    pub stream: UnixStream,
+    /// What the keeper has said since, as far as that was read.
+    pub frames: FrameBuffer,
     /// What the keeper answered.
     pub reply: KeeperReply,
 }
@@ -150,7 +157,7 @@ fn in_its_version(
     let newest = super::version();
     match dial(newest) {
         Err(DialError::Hello(HelloError::Version { theirs, .. }))
-            if (OLDEST_PROTOCOL_VERSION..newest).contains(&theirs) =>
+            if (OLDEST_KEEPER_VERSION..newest).contains(&theirs) =>
         {
             dial(theirs)
         }
@@ -203,35 +210,43 @@ fn ask(
         on_silence,
         given_up: None,
     };
-    let line = serde_json::to_vec(request).map_err(io::Error::other)?;
-    let asked = greet_blocking(&mut waited, &Hello::lines(version))
+    let request = serde_json::to_vec(request).map_err(io::Error::other)?;
+    let asked = greet_blocking(&mut waited, &Hello::keeper(version))
         .map_err(|error| match error {
             HelloError::Io(error) => error.into(),
             HelloError::Busy => DialError::Busy,
             error => DialError::Hello(error),
         })
-        .and_then(|_| Ok(waited.write_all(&[&line[..], b"\n"].concat())?));
-    if let Err(error) = asked {
-        return Err(waited.given_up.unwrap_or(error));
-    }
-    let mut reader = BufReader::with_capacity(crate::lines::CHUNK, stream);
-    let mut answer = Vec::new();
-    // What was read before an error stays in `answer`.
-    while let Err(error) = reader.read_until(b'\n', &mut answer) {
-        match error.into() {
-            DialError::Silent => on_silence(reader.get_ref())?,
-            error => return Err(error),
-        }
-    }
-    if !answer.ends_with(b"\n") {
-        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-    }
-    let stream = reader.get_ref();
+        .and_then(|_| Ok(waited.write_all(&frame(Kind::Request, 0, &request))?))
+        .and_then(|()| first_frame(&mut waited));
+    let (reply, frames) = asked.map_err(|error| waited.given_up.take().unwrap_or(error))?;
     stream.set_read_timeout(None)?;
     stream.set_write_timeout(None)?;
-    match serde_json::from_slice(&answer).map_err(|_| DialError::Answer)? {
+    match serde_json::from_slice(reply.bytes()).map_err(|_| DialError::Answer)? {
         KeeperReply::Refused(error) => Err(DialError::Refused(error)),
-        reply => Ok(Dialled { reader, reply }),
+        reply => Ok(Dialled {
+            stream,
+            frames,
+            reply,
+        }),
+    }
+}
+
+/// What a keeper answers, and what was read behind that.
+fn first_frame(stream: &mut impl Read) -> Result<(Frame, FrameBuffer), DialError> {
+    // With the host's own ids a message may be a little longer.
+    let mut frames = FrameBuffer::with_line_max(RELAYED_MAX + MARGIN);
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        match frames.next_frame() {
+            Ok(Some(reply)) if reply.kind == Kind::Reply => return Ok((reply, frames)),
+            Ok(None) => {}
+            Ok(Some(_)) | Err(_) => return Err(DialError::Answer),
+        }
+        match stream.read(&mut chunk)? {
+            0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            read => frames.room().extend_from_slice(&chunk[..read]),
+        }
     }
 }
 

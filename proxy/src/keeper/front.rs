@@ -1,20 +1,21 @@
 //! The front that is attached, as its keeper sees it.
 
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::net::UnixStream;
+use std::collections::VecDeque;
+use std::io;
 
 use bytes::Bytes;
 use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::Epoch;
-use mcp_sessiond_proto::backends::{ENDED_TOLD, LEFT_BY_SIGNAL};
+use mcp_sessiond_proto::backends::frame::Kind;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::continuing::Continuing;
-use crate::lines::{Lines, PendingLine};
+use crate::frames::{Frames, PendingFrame};
+use crate::lines::Line;
+use crate::stderr::not_read;
 
-/// After how many unconfirmed messages the keeper reads the front's confirmations, which must not
-/// fill the connection.
-const UNCONFIRMED: u64 = 64;
+/// Bytes of the backend's standard error that may wait for a front. What comes while more wait is
+/// dropped.
+const STDERR_MAX: usize = 256 * 1024;
 
 /// The front that has the backend.
 #[derive(Debug)]
@@ -24,17 +25,25 @@ pub struct Front {
     /// The epoch of its lease.
     pub epoch: Epoch,
     /// Where it speaks.
-    pub reader: Lines<OwnedReadHalf>,
+    pub reader: Frames<OwnedReadHalf>,
     /// Where it listens.
     pub writer: OwnedWriteHalf,
-    /// The line on its way to it.
-    pub pending_line: PendingLine,
-    /// Its second connection, if it opened one.
-    control: Option<ControlChannel>,
-    /// The control lines, where it continues another front.
-    pub continuing: Option<Continuing>,
+    /// The frame on its way to it.
+    pub pending: PendingFrame,
+    /// If it continues another one: its message that waits until the relay has room for it.
+    pub held: Option<(u64, Line)>,
+    /// Frames that go before messages.
+    lane: VecDeque<(Kind, u64, Bytes)>,
+    /// Bytes of the backend's standard error among them.
+    stderr_waiting: usize,
+    /// How many bytes of that were dropped since the last that could be put there.
+    stderr_skipped: u64,
     handed_out: u64,
     confirmed: u64,
+    /// How it is about to leave: 0, or the number of the signal that ends it.
+    leaves: Option<u64>,
+    /// How many ends of backends it has told its host.
+    heard: u64,
 }
 
 impl Front {
@@ -42,141 +51,160 @@ impl Front {
     pub fn new(
         process: ProcessId,
         epoch: Epoch,
-        reader: Lines<OwnedReadHalf>,
+        reader: Frames<OwnedReadHalf>,
         writer: OwnedWriteHalf,
-        control: Option<ControlChannel>,
     ) -> Self {
-        let pending_line = PendingLine::default();
         Self {
             process,
             epoch,
             reader,
             writer,
-            pending_line,
-            control,
-            continuing: None,
+            pending: PendingFrame::default(),
+            held: None,
+            lane: VecDeque::new(),
+            stderr_waiting: 0,
+            stderr_skipped: 0,
             handed_out: 0,
             confirmed: 0,
+            leaves: None,
+            heard: 0,
         }
     }
 
-    /// Will write this line next. The outlet is empty.
+    /// Will write this message next, under the next number. Nothing is pending.
     pub fn hand_out(&mut self, line: Bytes) {
-        self.pending_line.put(line);
         self.handed_out += 1;
-        if self.handed_out - self.confirmed >= UNCONFIRMED {
-            self.take_confirmations();
+        self.pending.put(Kind::Line, self.handed_out, line);
+    }
+
+    /// Will write a frame that goes before messages next, if one waits. Nothing is pending.
+    pub fn hand_out_lane(&mut self) -> bool {
+        let Some((kind, number, body)) = self.lane.pop_front() else {
+            return false;
+        };
+        if kind == Kind::Stderr {
+            self.stderr_waiting -= body.len();
+        }
+        self.pending.put(kind, number, body);
+        true
+    }
+
+    /// Will write this frame before the messages that wait.
+    pub fn put(&mut self, kind: Kind, number: u64, body: impl Into<Bytes>) {
+        self.lane.push_back((kind, number, body.into()));
+    }
+
+    /// Writes all that waits, messages aside.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub async fn write_lane(&mut self) -> io::Result<()> {
+        self.pending.write(&mut self.writer).await?;
+        while self.hand_out_lane() {
+            self.pending.write(&mut self.writer).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes in what it says beside messages. False: that breaks the protocol.
+    pub fn note(&mut self, kind: Kind, number: u64) -> bool {
+        match kind {
+            Kind::Confirm => self.confirmed = number.clamp(self.confirmed, self.handed_out),
+            Kind::Heard => self.heard = self.heard.max(number),
+            Kind::Leave => self.leaves = Some(number),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Takes in what it has said beside messages, as far as that is there. Its messages are lost.
+    pub fn note_rest(&mut self) {
+        while let Some(said) = self.reader.next_at_once() {
+            let _ = self.note(said.kind, said.number);
         }
     }
 
-    /// Whether it has said that it is about to leave. Call it after
-    /// [`unconfirmed`](Self::unconfirmed).
+    /// Whether it has said that it is about to leave.
     pub fn is_leaving(&self) -> bool {
-        self.control
-            .as_ref()
-            .is_some_and(|control| control.is_leaving)
+        self.leaves.is_some()
+    }
+
+    /// Whether a signal has ended it.
+    pub fn is_signalled(&self) -> bool {
+        self.leaves.is_some_and(|signal| signal > 0)
     }
 
     /// Messages that it was handed and has not passed on, as far as is known.
-    pub fn unconfirmed(&mut self) -> u64 {
-        self.take_confirmations();
+    pub fn unconfirmed(&self) -> u64 {
         self.handed_out - self.confirmed
     }
 
-    /// Whether a signal has ended it. Call it after [`unconfirmed`](Self::unconfirmed).
-    pub fn is_signalled(&self) -> bool {
-        self.control
-            .as_ref()
-            .is_some_and(|control| control.is_signalled)
-    }
-
-    /// How many ends of backends it has told its host. Call it after
-    /// [`unconfirmed`](Self::unconfirmed).
-    pub fn ends_told(&self) -> usize {
-        self.control.as_ref().map_or(0, |control| control.ends_told)
-    }
-
-    fn take_confirmations(&mut self) {
-        match &mut self.control {
-            Some(control) => {
-                self.confirmed = (self.confirmed + control.confirmations()).min(self.handed_out);
-            }
-            // It sends no confirmations: what was written counts as passed on.
-            None => self.confirmed = self.handed_out - u64::from(!self.pending_line.is_empty()),
-        }
-    }
-
-    /// Sends its host the backend's standard error and our own lines, as far as the front reads
-    /// them.
-    pub fn forward_stderr(&mut self, text: &[u8]) {
-        if let Some(control) = &mut self.control {
-            control.forward_stderr(text);
-        }
-    }
-}
-
-/// A front's second connection. The keeper reads it only on demand: a front's confirmations don't
-/// wake it.
-#[derive(Debug)]
-pub struct ControlChannel {
-    stream: UnixStream,
-    /// How many bytes were dropped since the last line that could be written.
-    skipped: u64,
-    /// Whether the front has said that it is about to leave.
-    is_leaving: bool,
-    /// Whether a signal has ended it.
-    is_signalled: bool,
     /// How many ends of backends it has told its host.
-    ends_told: usize,
+    pub fn ends_told(&self) -> usize {
+        usize::try_from(self.heard).unwrap_or(usize::MAX)
+    }
+
+    /// Sends its host what the backend and we write to standard error, as far as the front reads it.
+    pub fn forward_stderr(&mut self, text: &[u8]) {
+        if text.is_empty() {
+            return;
+        }
+        if self.stderr_waiting > 0 && self.stderr_waiting + text.len() > STDERR_MAX {
+            self.stderr_skipped += text.len() as u64;
+            return;
+        }
+        let note = not_read(std::mem::take(&mut self.stderr_skipped));
+        let text = Bytes::from([note.as_bytes(), text].concat());
+        self.stderr_waiting += text.len();
+        self.put(Kind::Stderr, 0, text);
+    }
 }
 
-impl ControlChannel {
-    /// Takes the connection over.
-    ///
-    /// # Errors
-    /// Those of the operating system.
-    pub fn new(stream: tokio::net::UnixStream) -> io::Result<Self> {
-        // It stays non-blocking.
-        Ok(Self {
-            stream: stream.into_std()?,
-            skipped: 0,
-            is_leaving: false,
-            is_signalled: false,
-            ends_told: 0,
-        })
+#[cfg(test)]
+mod tests {
+    use mcp_sessiond_process::PinnedProcess;
+    use mcp_sessiond_proto::backends::frame::FrameBuffer;
+    use tokio::net::UnixStream;
+
+    use super::*;
+
+    fn front() -> (Front, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let (reader, writer) = ours.into_split();
+        let process = PinnedProcess::own().expect("this one").id();
+        let reader = Frames::new(reader, FrameBuffer::default());
+        (Front::new(process, Epoch(1), reader, writer), theirs)
     }
 
-    /// How many messages the front has confirmed since the last call. Each byte is a count; a zero
-    /// says that the front is about to leave, and [`ENDED_TOLD`] that it has told of an end.
-    fn confirmations(&mut self) -> u64 {
-        let mut bytes = [0; 1024];
-        let mut confirmed = 0;
-        while let Ok(read @ 1..) = self.stream.read(&mut bytes) {
-            self.is_leaving |= bytes[..read].contains(&0);
-            for byte in &bytes[..read] {
-                match *byte {
-                    LEFT_BY_SIGNAL => (self.is_leaving, self.is_signalled) = (true, true),
-                    ENDED_TOLD => self.ends_told += 1,
-                    count => confirmed += u64::from(count),
-                }
-            }
+    /// A front that does not read costs a bounded amount of memory, and what was dropped is said.
+    #[tokio::test]
+    async fn standard_error_that_nobody_reads_is_dropped_and_that_is_said() {
+        let (mut front, _theirs) = front();
+        let text = vec![b'x'; STDERR_MAX / 4];
+        (0..6).for_each(|_| front.forward_stderr(&text));
+        assert_eq!(front.stderr_waiting, STDERR_MAX);
+        while front.hand_out_lane() {
+            front.pending = PendingFrame::default();
         }
-        confirmed
+        front.forward_stderr(b"on");
+        let (kind, _, said) = front.lane.pop_front().expect("it waits");
+        let skipped = 2 * text.len();
+        let wanted = format!("\n[{skipped} bytes of standard error were not read in time]\non");
+        assert_eq!((kind, said), (Kind::Stderr, Bytes::from(wanted)));
     }
 
-    fn forward_stderr(&mut self, text: &[u8]) {
-        if self.skipped > 0 {
-            let note = format!(
-                "\n[{} bytes of standard error were not read in time]\n",
-                self.skipped
-            );
-            if self.stream.write(note.as_bytes()).is_err() {
-                self.skipped += text.len() as u64;
-                return;
-            }
-            self.skipped = 0;
+    #[tokio::test]
+    async fn a_front_confirms_no_more_than_it_was_handed() {
+        let (mut front, theirs) = front();
+        front.hand_out(Bytes::from_static(b"{}"));
+        let said = [(Kind::Confirm, 9), (Kind::Heard, 2), (Kind::Leave, 15)];
+        for (kind, number) in said {
+            let frame = mcp_sessiond_proto::backends::frame::frame(kind, number, b"");
+            theirs.try_write(&frame).expect("there is room");
         }
-        let written = self.stream.write(text).unwrap_or(0);
-        self.skipped += (text.len() - written) as u64;
+        drop(theirs);
+        front.note_rest();
+        assert_eq!((front.unconfirmed(), front.ends_told()), (0, 2));
+        assert!(front.is_leaving() && front.is_signalled());
     }
 }

@@ -15,6 +15,7 @@ use futures::StreamExt as _;
 use mcp_sessiond_client::Control;
 use mcp_sessiond_process::socket::Listener;
 use mcp_sessiond_process::{PinnedProcess, ProcessId};
+use mcp_sessiond_proto::backends::frame::{Frame, Kind};
 use mcp_sessiond_proto::backends::{Counts, Kept};
 use mcp_sessiond_proto::{Epoch, Resume};
 use mcp_sessiond_relay::{Effect, Limits, Relay};
@@ -29,7 +30,7 @@ use self::events::{from_backend, from_front, from_stderr, to_backend, to_front};
 use super::backend::Backend;
 use super::children::{Children, StopMode};
 use super::exits::{Exit, ExitWatcher};
-use super::front::{ControlChannel, Front};
+use super::front::Front;
 use super::program_change::ProgramFile;
 use super::requests::{Incoming, KeeperContext, receive};
 use super::spare::Spare;
@@ -40,9 +41,6 @@ use crate::signals::GivenMask;
 
 /// Lines that are handed out one after the other before the loop looks at anything else.
 const AT_ONCE: usize = 16;
-
-/// Connections beside fronts that have not attached yet.
-const CONTROL_CHANNELS_MAX: usize = 4;
 
 /// Visits that wait to be dealt with.
 const INCOMING_MAX: usize = 16;
@@ -81,7 +79,6 @@ pub struct Keeper {
     /// The next backend is to be started, when they are gone.
     start_due: bool,
     pub(super) front: Option<Front>,
-    control_channels: Vec<(ProcessId, ControlChannel)>,
     began: Instant,
     /// When the latest front attached or left.
     pub(super) since: Instant,
@@ -150,7 +147,7 @@ enum Event {
     End(End),
     Incoming(Incoming),
     FrontGone,
-    FromFront(Line),
+    FromFront(Frame),
     FromBackend(Line),
     /// What stands behind its last newline.
     LastFromBackend(Line),
@@ -209,7 +206,6 @@ impl Keeper {
             retiring: JoinSet::new(),
             start_due: false,
             front: None,
-            control_channels: Vec::new(),
             began: now,
             since: now,
             closed: false,
@@ -253,17 +249,17 @@ impl Keeper {
             self.hand_out();
             let deadline = self.deadline();
             let event = {
-                // A continuing front also sends control lines, and no message before the last one
-                // was acknowledged.
+                // A continuing front also confirms what makes room, and sends no message before
+                // the last one was acknowledged.
                 let reads_front = self.continues() || self.relay.reads_front();
                 let reads_backend = self.relay.reads_backend();
                 let (front_in, front_out) = match &mut self.front {
                     Some(Front {
                         reader,
                         writer,
-                        pending_line,
+                        pending,
                         ..
-                    }) => (Some(reader), Some((pending_line, writer))),
+                    }) => (Some(reader), Some((pending, writer))),
                     None => (None, None),
                 };
                 let (input, output, errors) = match &mut self.backend {
@@ -338,20 +334,21 @@ impl Keeper {
             self.hand_out_continuing();
         } else if let Some(front) = &mut self.front {
             for round in 1..=rounds {
-                let Some(line) = front
-                    .pending_line
-                    .is_empty()
-                    .then(|| self.relay.pull_front())
-                    .flatten()
-                else {
+                if !front.pending.is_empty() {
                     break;
-                };
-                front.hand_out(line);
+                }
+                if !front.hand_out_lane() {
+                    let Some(line) = self.relay.pull_front() else {
+                        break;
+                    };
+                    front.hand_out(line);
+                }
                 // The last one is written by the loop, which comes back here after it.
                 if round < rounds {
-                    front
-                        .pending_line
-                        .write_at_once(|pieces| front.writer.try_write_vectored(pieces));
+                    let Front {
+                        pending, writer, ..
+                    } = front;
+                    pending.write_at_once(|pieces| writer.try_write_vectored(pieces));
                 }
             }
         }
@@ -411,10 +408,11 @@ impl Keeper {
     /// end, if it must.
     async fn handle(&mut self, event: Event) -> Option<End> {
         let now = self.now();
-        if matches!(
-            event,
-            Event::FromFront(_) | Event::FromBackend(_) | Event::LastFromBackend(_)
-        ) {
+        let is_line = match &event {
+            Event::FromFront(said) => said.kind == Kind::Line,
+            event => matches!(event, Event::FromBackend(_) | Event::LastFromBackend(_)),
+        };
+        if is_line {
             self.busy = true;
             self.trim_at.get_or_insert_with(|| Instant::now() + SILENCE);
         }
@@ -434,11 +432,8 @@ impl Keeper {
             Event::Incoming(_) if self.ending.is_some() => {}
             Event::Incoming(incoming) => self.handle_incoming(incoming).await,
             Event::FrontGone => self.detach(),
-            Event::FromFront(line) if self.continues() => return self.handle_continuing(line),
-            Event::FromFront(Line::Whole(line)) => self.relay.from_front(line, now),
-            Event::FromFront(Line::Oversized { head, tail }) => {
-                self.relay.oversized_from_front(&head, &tail, now);
-            }
+            Event::FromFront(said) if self.continues() => return self.handle_continuing(said),
+            Event::FromFront(said) => self.handle_frame(said),
             Event::FromBackend(Line::Whole(line)) => self.relay.from_backend(line, now),
             Event::FromBackend(Line::Oversized { head, tail }) => {
                 self.relay.oversized_from_backend(&head, &tail, now);
@@ -496,10 +491,10 @@ impl Keeper {
                     });
                     self.start_due = true;
                 }
-                Effect::Ended(why) => self.log_line(&format!(
-                    "the server has ended ({}{why}); the next request starts a fresh one, and what this one had in memory is lost",
-                    self.context.name_in_list()
-                )),
+                Effect::Ended(why) => {
+                    let why = format!("{}{why}", self.context.name_in_list());
+                    self.tell_loss(&why);
+                }
                 Effect::Learned(learned) => self.tell_learned(learned),
                 Effect::Say(text) => self.log_line(&text),
             }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mcp_sessiond_client::{Control, SessionError};
 use mcp_sessiond_process::{self as process, Peer, PeerError, PinnedProcess, ProcessId};
+use mcp_sessiond_proto::backends::frame::{FrameBuffer, Kind};
 use mcp_sessiond_proto::backends::{
     Attach, FrontLease, FrontRequest, KeeperReply, KeeperRequest, ProcessRef,
 };
@@ -20,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::spare::{Spare, refuse};
-use crate::lines::{Line, Lines};
+use crate::frames::{Frames, PendingFrame};
 
 /// How long a client may take for its hello and its request.
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
@@ -54,17 +55,10 @@ pub enum Incoming {
         process: PinnedProcess,
         /// What the daemon says of the lease.
         check: LeaseCheck,
-        /// Its lines come from here.
-        reader: Lines<OwnedReadHalf>,
-        /// Its lines go here.
+        /// What it says comes from here.
+        reader: Frames<OwnedReadHalf>,
+        /// What it is told goes here.
         writer: OwnedWriteHalf,
-    },
-    /// A front's second connection, for standard error and confirmations.
-    Control {
-        /// The front's process.
-        process: ProcessId,
-        /// The connection.
-        stream: UnixStream,
     },
     /// A client asks for the state of the backend.
     Status {
@@ -174,7 +168,7 @@ async fn read_request(
         version: newest,
         ..hello.reply(answer)
     };
-    if let Err(answer) = hello.accept_lines(newest) {
+    if let Err(answer) = hello.accept_keeper(newest) {
         say(answer).write(&mut stream).await?;
         return Ok(None);
     }
@@ -192,11 +186,14 @@ async fn read_request(
     };
     say(Answer::Welcome).write(&mut stream).await?;
     let (reader, mut writer) = stream.into_split();
-    let mut reader = Lines::new(reader);
-    let Some(Line::Whole(line)) = reader.next().await? else {
+    let mut reader = Frames::new(reader, FrameBuffer::default());
+    let Some(asked) = reader.next().await? else {
         return Ok(None);
     };
-    match serde_json::from_slice(&line) {
+    if asked.kind != Kind::Request {
+        return Ok(None);
+    }
+    match serde_json::from_slice(asked.bytes()) {
         Ok(KeeperRequest::Attach(attach)) => {
             let check = check_lease(&attach, context).await;
             Ok(Some(Incoming::Attach {
@@ -205,15 +202,6 @@ async fn read_request(
                 check,
                 reader,
                 writer,
-            }))
-        }
-        Ok(KeeperRequest::Beside {}) => {
-            reply(&mut writer, &KeeperReply::Beside {}).await?;
-            let (reader, _) = reader.into_parts();
-            let stream = reader.reunite(writer).map_err(io::Error::other)?;
-            Ok(Some(Incoming::Control {
-                process: process.id(),
-                stream,
             }))
         }
         Ok(KeeperRequest::Status {}) => Ok(Some(Incoming::Status { writer })),
@@ -229,7 +217,7 @@ async fn read_request(
         Err(_) => {
             // The error does not quote the request, which may contain a message.
             let sentence =
-                "a keeper takes the requests `attach`, `beside`, `status`, `errors`, `restart`, `ping`, `remember` and `compare`"
+                "a keeper takes the requests `attach`, `status`, `errors`, `restart`, `ping`, `remember` and `compare`"
                     .into();
             reply(
                 &mut writer,
@@ -251,14 +239,14 @@ fn differing(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>) -
         .collect()
 }
 
-/// Writes an answer, one line.
+/// Writes an answer.
 ///
 /// # Errors
 /// Those of the connection.
 pub async fn reply(writer: &mut OwnedWriteHalf, reply: &KeeperReply) -> io::Result<()> {
-    let mut line = serde_json::to_vec(reply)?;
-    line.push(b'\n');
-    writer.write_all(&line).await
+    let mut pending = PendingFrame::default();
+    pending.put(Kind::Reply, 0, serde_json::to_vec(reply)?.into());
+    pending.write(writer).await
 }
 
 /// What the daemon says of the lease that a front shows.

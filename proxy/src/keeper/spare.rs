@@ -33,7 +33,7 @@ impl Spare {
 
 /// Tells a client that there is no descriptor free, without waiting for what it says first.
 pub(super) fn refuse(stream: &UnixStream) {
-    let busy = Hello::lines(super::version()).reply(Answer::Busy);
+    let busy = Hello::keeper(super::version()).reply(Answer::Busy);
     // 32 bytes on a new connection: they fit, or nobody is there. Not by the runtime, which has yet to
     // learn that it can be written to.
     let flags = MsgFlags::MSG_DONTWAIT;

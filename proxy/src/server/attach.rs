@@ -1,19 +1,18 @@
 //! How a front comes to a connection to its server, again and again.
 
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Instant;
 
 use mcp_sessiond_client::{Error, Outcome};
 use mcp_sessiond_proto::Json;
 use mcp_sessiond_proto::backends::Attached;
+use mcp_sessiond_proto::backends::frame::FrameBuffer;
 
 use super::keeper_watch::KeeperWatch;
-use crate::lines::LineBuffer;
+use crate::frames::FrameSender;
 use crate::notices::CarriedLoss;
 use crate::waits::{ATTACH_WAIT, PAUSE, Waits};
-
-/// Bytes by which a message may have grown when the host's own ids are put back into it.
-pub(crate) const MARGIN: usize = 64 * 1024;
 
 /// Why there is no backend to attach to.
 #[derive(Debug, thiserror::Error)]
@@ -86,9 +85,9 @@ pub struct Attachment {
     /// Where the keeper speaks.
     pub reader: UnixStream,
     /// What it has said already.
-    pub lines: LineBuffer,
-    /// The connection beside it.
-    pub control: Option<UnixStream>,
+    pub frames: FrameBuffer,
+    /// The way to the keeper.
+    pub sender: Arc<FrameSender>,
     /// What the keeper found.
     pub attached: Attached,
     /// How the front came to its session.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mcp_sessiond_client::{CALL_TIMEOUT, Control, Error, Options, Outcome, SessionError};
 use mcp_sessiond_process::{self as process, executable};
 use mcp_sessiond_proto::backends::{
-    Attach, Backend, KeeperReply, KeeperRequest, RELAYED_MAX, StopReason, StopRequest,
+    Attach, Backend, KeeperReply, KeeperRequest, StopReason, StopRequest,
 };
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::services::FindRequest;
@@ -21,16 +21,16 @@ use mcp_sessiond_proto::{
 };
 use tokio::time::timeout_at;
 
-use super::attach::{Attaching, Attachment, MARGIN, NoBackend};
+use super::attach::{Attaching, Attachment, NoBackend};
 pub use super::daemon_calls::{Releaser, Stopper};
 use super::daemon_calls::{Runtime, loss_told};
 use super::facts::{self, ServerFacts};
 pub(crate) use super::keeper_watch::{KeeperWatch, QUIET, QUIET_MAX};
 use super::without_daemon;
+use crate::frames::FrameSender;
 use crate::keeper::dial::{DialError, Dialled, dial_until, dial_waiting};
 use crate::keeper::launch::{Launch, Report};
 use crate::keeper::silence::{Silence, stalled_sentence};
-use crate::lines::LineBuffer;
 use crate::notices::{CarriedLoss, ConfirmLoss, print};
 use crate::program::Program;
 use crate::signals::GivenMask;
@@ -553,27 +553,27 @@ impl Door {
             Some(silence) if silence.keeper() == keeper => silence,
             other => other.insert(Silence::of(keeper)),
         };
-        let mut ask = |request: &KeeperRequest| {
-            dial_waiting(&self.directory, request, until, silence, &mut |silence| {
-                if let Some(pid) = silence.notice() {
-                    print(&stalled_sentence(&server, pid, &pid));
-                }
-            })
+        let notice = &mut |silence: &mut Silence| {
+            if let Some(pid) = silence.notice() {
+                print(&stalled_sentence(&server, pid, &pid));
+            }
         };
-        let control = ask(&KeeperRequest::Beside {})?;
-        let Dialled { reader, reply } = ask(&KeeperRequest::Attach(attach))?;
+        let request = KeeperRequest::Attach(attach);
+        let Dialled {
+            stream: reader,
+            frames,
+            reply,
+        } = dial_waiting(&self.directory, &request, until, silence, notice)?;
         let attached = match reply {
             KeeperReply::Attached(attached) => attached,
             KeeperReply::Closed { used } => return Err(DialError::Closed { used }),
             _ => return Err(DialError::Answer),
         };
         self.silence = None;
-        let mut lines = LineBuffer::with_limit(RELAYED_MAX + MARGIN);
-        lines.room().extend_from_slice(reader.buffer());
         Ok(Attachment {
-            reader: reader.into_inner(),
-            lines,
-            control: Some(control.reader.into_inner()),
+            sender: Arc::new(FrameSender::new(reader.try_clone()?)),
+            reader,
+            frames,
             attached,
             outcome: Outcome::Held,
             loss: None,

@@ -37,6 +37,7 @@ use crate::keeper::launch::{Launch, Report};
 use crate::keeper::silence::Silence;
 use crate::program::Program;
 use crate::signals::GivenMask;
+use crate::stderr::Stderr;
 
 /// How long a keeper may take to start its backend and to let the front attach.
 const ATTACH_WAIT: Duration = Duration::from_secs(10);
@@ -138,6 +139,8 @@ struct Inner {
     binary: PathBuf,
     mask: GivenMask,
     descriptors: Option<u64>,
+    /// Where the backends' standard error goes.
+    stderr: Stderr,
 }
 
 impl Service {
@@ -162,6 +165,7 @@ impl Service {
         let control = Control::new(options.control.unwrap_or_else(start));
         let epoch = Mutex::new(lease_name(&control, &name).await?);
         let mask = GivenMask::block(&[]);
+        let stderr = Stderr::new().map_err(|error| NotLeased::Impossible(error.to_string()))?;
         Ok(Self(Arc::new(Inner {
             name,
             epoch,
@@ -170,6 +174,7 @@ impl Service {
             binary,
             mask,
             descriptors,
+            stderr,
         })))
     }
 

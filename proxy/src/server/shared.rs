@@ -37,9 +37,6 @@ use crate::program::{LaunchEnv, Program};
 /// (the official SDKs' list). No other one does, since it might be the host's secret.
 pub const VARIABLES: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
 
-/// What is said on the socket, apart from messages. Another version's sharer is left alone.
-const VERSION: u16 = 2;
-
 /// Hexadecimal digits of the key that name its socket.
 const SOCKET_DIGITS: usize = 8;
 
@@ -122,37 +119,30 @@ impl Shared {
     }
 }
 
-/// What is asked of a sharer, in one line of JSON.
+/// What is asked of a sharer: the first frame, in JSON. Hello and frames are those of a keeper's
+/// socket.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Request {
-    /// A place. Behind it comes the host's first line, as it is.
+    /// A place. Behind it comes the host's first line, as it is. From then on the front says what it
+    /// says to a keeper.
     Place {
-        version: u16,
         key: String,
         /// The host has had its answer to that line, from a sharer that is gone.
         again: bool,
         /// The process that has started the front.
         host: u32,
     },
-    /// The connection beside a place, on which its front is sent what stands on standard error, and
-    /// confirms ends of servers ([`mcp_sessiond_proto::backends::ENDED_TOLD`]).
-    Beside {
-        version: u16,
-        key: String,
-        place: u64,
-    },
     /// How the server is used.
     Status {},
 }
 
-/// What a sharer says to that, in one line of JSON. Behind a welcome come messages.
+/// What a sharer says to that: its first frame, in JSON. Behind a welcome come messages, and ends of
+/// servers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Reply {
     Welcome {
-        /// Its place.
-        place: u64,
         /// Why former servers have ended that the host has to be told of.
         ended: Vec<String>,
     },

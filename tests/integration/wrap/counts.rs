@@ -1,5 +1,8 @@
 //! A count goes on, whoever is killed between the host and the server that counts.
 
+use std::os::unix::net::UnixStream;
+
+use mcp_sessiond_proto::hello::{Hello, greet_blocking};
 use mcp_sessiond_tests::{Client, Daemon, NodeHost};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -171,10 +174,24 @@ const VERSION: &str = mcp_sessiond_process::fault::VERSION_VARIABLE;
 
 #[test]
 fn a_front_takes_over_from_a_keeper_of_the_former_version() {
-    meets_a_keeper_of("1", "2");
+    meets_a_keeper_of("3", "4");
 }
 
 #[test]
 fn a_front_of_the_former_version_takes_over_from_a_newer_keeper() {
-    meets_a_keeper_of("2", "1");
+    meets_a_keeper_of("4", "3");
+}
+
+/// Version 2 had lines in the place of frames.
+#[test]
+fn a_keeper_refuses_an_older_front_and_says_so() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let mut client = connect(&world, &tiny(&world));
+    assert_eq!(client.count(), 1);
+    let mut older = UnixStream::connect(world.backend().socket()).expect("it listens");
+    let refused = greet_blocking(&mut older, &Hello::keeper(2)).expect_err("refused");
+    let told = "protocol version 2 here, 3 there; upgrade the older one";
+    assert_eq!(refused.to_string(), told);
+    assert_eq!(client.count(), 2, "its own front notices nothing");
 }

@@ -95,7 +95,7 @@ fn a_front_ends_in_time_with_lines_that_a_stopped_server_does_not_read() {
         client.call("get", json!({}));
         let pid = world.backend().pid();
         signal(pid, Signal::SIGSTOP);
-        fill(&mut client);
+        fill(&mut client, 1 << 16);
         client.pipe.close();
         assert!(client.pipe.wait().success(), "{way:?}");
         signal(pid, Signal::SIGCONT);
@@ -103,11 +103,11 @@ fn a_front_ends_in_time_with_lines_that_a_stopped_server_does_not_read() {
     }
 }
 
-/// Writes requests until nobody reads them any more.
-fn fill(client: &mut Client<Front>) {
+/// Writes requests with so many bytes of text until nobody reads them any more.
+pub(super) fn fill(client: &mut Client<Front>, bytes: usize) {
     let mut input = client.pipe.input();
     fcntl(&input, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("set");
-    let text = "x".repeat(1 << 16);
+    let text = "x".repeat(bytes);
     for id in 1_000_u32.. {
         let params = json!({"name": "echo", "arguments": {"text": text}});
         let request = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});

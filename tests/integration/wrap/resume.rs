@@ -3,10 +3,12 @@
 
 use std::fs;
 
-use mcp_sessiond_tests::{Client, Front, World, gone, until};
+use mcp_sessiond_tests::{Client, Front, World, gone, signal, until};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
+#[cfg(target_os = "linux")]
+use super::input_end::fill;
 use super::{connect, keeping, tiny, wrapped};
 
 /// What says that a server was ended because its host closed it.
@@ -99,6 +101,25 @@ fn a_close_counts_where_the_daemon_is_killed_before_the_next_claim() {
     let mut next = connect_with(&world, &[]);
     assert_eq!(next.count(), 1);
     gone(former);
+}
+
+/// The keeper has no room for what the front says, and reads it once the front is gone.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_close_counts_behind_lines_that_a_stopped_server_does_not_read() {
+    let world = keeping("stop_wait_ms = 100").with_hosts(UNKNOWN);
+    let _daemon = world.daemon();
+    let mut client = connect_with(&world, &[]);
+    assert_eq!(client.count(), 1);
+    let server = world.backend().pid();
+    signal(server, Signal::SIGSTOP);
+    fill(&mut client, 100);
+    client.pipe.close();
+    assert!(client.pipe.wait().success());
+    let mut next = connect_with(&world, &[]);
+    assert_eq!(next.count(), 1, "it is a fresh server");
+    next.pipe.errors.wait(CLOSED);
+    gone(server);
 }
 
 #[test]

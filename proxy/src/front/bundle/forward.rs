@@ -1,7 +1,6 @@
 //! Lines between the bundle and one backend's keeper.
 
 use std::collections::VecDeque;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,24 +10,25 @@ use mcp_sessiond_bundle::{Receipt, TrackedLine};
 use mcp_sessiond_client::Loss;
 use mcp_sessiond_jsonrpc::Oversized;
 use mcp_sessiond_proto::backends::Attached;
+use mcp_sessiond_proto::backends::frame::Kind;
 use mcp_sessiond_proto::{Json, LossId};
-use nix::sys::socket::{MsgFlags, send};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
 use super::leave::{PendingLeave, PendingLeaves};
+use crate::frames::{FrameSender, Frames, PendingLines};
 use crate::front::open::{Open, refusals};
 use crate::front::probe::is_probe;
 use crate::id_prefix::IdPrefix;
-use crate::lines::{Line, Lines, PendingLine};
+use crate::lines::Line;
 use crate::notices::{CarriedLoss, duration, print_ended};
 use crate::server::attach::{Attaching, Attachment, KEEPER_REPLACED, NoBackend};
 use crate::server::kept::{Door, QUIET, QUIET_MAX};
 use crate::server::shared::place::Place;
 use crate::server::shared::{Looking, Shared};
-use crate::signals::{GivenMask, leave_byte};
+use crate::signals::{GivenMask, ending_signal};
 use crate::stderr::Stderr;
 use crate::waits::{ATTACH_WAIT, PAUSE, PAUSE_MAX};
 
@@ -71,7 +71,7 @@ pub(super) struct Report {
     is_told: bool,
     attached: Attached,
     /// How the keeper hears that its host was told.
-    control: Option<StdStream>,
+    sender: Arc<FrameSender>,
 }
 
 impl Report {
@@ -81,8 +81,6 @@ impl Report {
         is_told: bool,
         claimed_losses: &[LossId],
     ) -> Self {
-        let control = attachment.control.as_ref();
-        let control = control.and_then(|control| control.try_clone().ok());
         let loss = attachment.loss.take();
         let rule = loss.as_ref().map(|loss| loss.because);
         Self {
@@ -93,7 +91,7 @@ impl Report {
                 .filter(|loss| !loss.because.is_rule())
                 .filter(|loss| loss.id.is_none_or(|id| !claimed_losses.contains(&id))),
             attached: attachment.attached.clone(),
-            control,
+            sender: attachment.sender.clone(),
         }
     }
 
@@ -104,7 +102,7 @@ impl Report {
             lost,
             is_told,
             attached,
-            control,
+            sender,
         } = self;
         if let Some(rule) = rule {
             to.print(&format_args!("a fresh server: {}", rule.sentence()));
@@ -116,7 +114,7 @@ impl Report {
         }
         if !attached.ended.is_empty() {
             let NamedStderr { name, stderr } = to;
-            print_ended(stderr, name.as_deref(), &attached.ended, control.as_ref());
+            print_ended(stderr, name.as_deref(), &attached.ended, sender);
         } else if is_carried {
             // That says why it is a fresh one.
         } else if let Some(lost) = lost {
@@ -293,20 +291,17 @@ impl Carrying {
     ) -> std::io::Result<EndReason> {
         let Attachment {
             reader,
-            lines,
-            control,
+            frames,
+            sender,
             watch,
             ..
         } = attachment;
-        let control = control.map(Arc::new);
-        if let Some(control) = &control {
-            let NamedStderr { name, stderr } = &self.stderr;
-            stderr.copy_from(control, name.as_deref())?;
-        }
+        let NamedStderr { name, stderr } = &self.stderr;
+        let mut errors = stderr.of_server(name.as_deref());
         reader.set_nonblocking(true)?;
-        let (reader, mut writer) = UnixStream::from_std(reader)?.into_split();
-        let mut reader = Lines::from_parts(reader, lines);
-        let mut pending_line = PendingLine::default();
+        let (reader, writer) = UnixStream::from_std(reader)?.into_split();
+        let mut reader = Frames::new(reader, frames);
+        let mut passing = PendingLines::default();
         let id_prefix = self.id_prefix.clone();
         let to_server = |line: Bytes| {
             id_prefix.as_ref().map_or_else(
@@ -327,22 +322,20 @@ impl Carrying {
         let (mut active, mut patience) = (Instant::now(), QUIET);
         let mut asking: Option<JoinHandle<()>> = None;
         loop {
-            while pending_line.is_empty()
+            while passing.is_empty()
                 && let Some(line) = first.pop_front()
             {
                 self.open.from_host(&line);
-                pending_line.put(line);
+                passing.put(line);
             }
-            let is_empty = pending_line.is_empty();
+            let is_empty = passing.is_empty();
             tokio::select! {
                 biased;
-                line = reader.next() => match line {
-                    Ok(Some(Line::Whole(line))) if line.is_empty() => on_purpose = true,
-                    Ok(Some(line)) => {
-                        (active, patience) = (Instant::now(), QUIET);
-                        let line = match line {
-                            Line::Whole(line) => line,
-                            Line::Oversized { head, tail } => match Oversized::of_server(&head, &tail) {
+                said = reader.next() => match said {
+                    Ok(Some(said)) => {
+                        let line = match (said.kind, said.body) {
+                            (Kind::Line, Line::Whole(line)) => line,
+                            (Kind::Line, Line::Oversized { head, tail }) => match Oversized::of_server(&head, &tail) {
                                 Oversized::Failed(answer) => answer,
                                 // Too large by the id that the keeper has given it.
                                 Oversized::Refused(answer) => {
@@ -351,20 +344,27 @@ impl Carrying {
                                 }
                                 Oversized::Dropped => continue,
                             },
+                            (Kind::Ending, _) => {
+                                on_purpose = true;
+                                continue;
+                            }
+                            (kind, Line::Whole(text)) if errors.note(kind, &text, &sender) => continue,
+                            _ => break,
                         };
+                        (active, patience) = (Instant::now(), QUIET);
                         self.open.from_keeper(&line);
                         let line = id_prefix.as_ref().map_or_else(|| line.clone(), |id_prefix| id_prefix.to_host(&line));
-                        let receipt = confirmation(control.clone());
+                        let receipt = confirmation(sender.clone());
                         if self.said.send(TrackedLine { line, receipt }).await.is_err() {
-                            send_leave(control.as_deref());
+                            sender.leave(ending_signal());
                             return Ok(EndReason::HungUp);
                         }
                     }
-                    Ok(None) | Err(_) => return Ok(EndReason::Lost { on_purpose }),
+                    Ok(None) | Err(_) => break,
                 },
-                written = pending_line.write(&mut writer), if !is_empty => {
-                    if written.is_err() {
-                        return Ok(EndReason::Lost { on_purpose });
+                sent = sender.send_by(&writer, &mut passing), if !is_empty => {
+                    if sent.is_err() {
+                        break;
                     }
                 }
                 line = self.wanted.recv(), if is_empty => match line {
@@ -372,15 +372,15 @@ impl Carrying {
                         self.note_use(&line);
                         (active, patience) = (Instant::now(), QUIET);
                         self.open.from_host(&line);
-                        pending_line.put(line);
+                        passing.put(line);
                     },
                     None => {
-                        send_leave(control.as_deref());
+                        sender.leave(ending_signal());
                         return Ok(EndReason::HungUp);
                     }
                 },
                 () = host_left(&mut self.leaving), if pending_leave.is_some() => {
-                    send_leave(control.as_deref());
+                    sender.leave(ending_signal());
                     pending_leave = None;
                 }
                 () = answered(&mut asking), if asking.is_some() => {
@@ -399,6 +399,8 @@ impl Carrying {
                 }
             }
         }
+        errors.end();
+        Ok(EndReason::Lost { on_purpose })
     }
 
     /// Attaches again, however long it takes. When it takes too long, what is asked for is refused
@@ -484,17 +486,6 @@ fn as_json(line: &Bytes) -> Option<Json> {
 }
 
 /// Tells the keeper that a message was passed on. This must never make anybody wait.
-fn confirmation(control: Option<Arc<StdStream>>) -> Receipt {
-    Receipt::new(move || {
-        if let Some(control) = control {
-            let _ = send(control.as_raw_fd(), &[1], MsgFlags::MSG_DONTWAIT);
-        }
-    })
-}
-
-/// Tells the keeper that this end is orderly, whatever follows.
-pub(super) fn send_leave(control: Option<&StdStream>) {
-    if let Some(control) = control {
-        let _ = send(control.as_raw_fd(), &[leave_byte()], MsgFlags::MSG_DONTWAIT);
-    }
+fn confirmation(sender: Arc<FrameSender>) -> Receipt {
+    Receipt::new(move || sender.pass_on(1))
 }

@@ -13,7 +13,7 @@ use mcp_sessiond_proto::types::LeaseRef;
 use mcp_sessiond_proto::{BackendName, LossId};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::forward::{Carrying, NamedStderr, send_leave};
+use super::forward::{Carrying, NamedStderr};
 use super::leave::{PendingLeave, PendingLeaves};
 use super::{Launch, Server};
 use crate::front::open::Open;
@@ -24,7 +24,7 @@ use crate::server::child;
 use crate::server::kept::Door;
 use crate::server::remote::{ResumeStore, StoreUsers};
 use crate::server::shared::Looking;
-use crate::signals::GivenMask;
+use crate::signals::{GivenMask, ending_signal};
 use crate::stderr::Stderr;
 use crate::waits::Waits;
 
@@ -334,7 +334,7 @@ impl Drop for OpenGuard {
             return;
         };
         if *self.common.leaving.borrow() {
-            send_leave(attachment.control.as_ref());
+            attachment.sender.leave(ending_signal());
         } else {
             tokio::spawn(door.stopper().stop());
         }

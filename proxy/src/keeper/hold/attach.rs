@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_process::{PinnedProcess, ProcessId};
+use mcp_sessiond_proto::backends::frame::{Frame, Kind};
 use mcp_sessiond_proto::backends::{
     Attach, Attached, CountedRequest, Counts, KeeperReply, LeftRequest, ProcessRef, Remembered,
 };
@@ -12,11 +13,12 @@ use mcp_sessiond_proto::{Epoch, Error, Resume};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, timeout};
 
-use super::{CONTROL_CHANNELS_MAX, Keeper, LAST_LINES_WAIT, SETTLED};
-use crate::keeper::front::{ControlChannel, Front};
+use super::{Keeper, LAST_LINES_WAIT, SETTLED};
+use crate::frames::Frames;
+use crate::keeper::front::Front;
 use crate::keeper::program_change::ProgramFile;
 use crate::keeper::requests::{Incoming, KeeperContext, LeaseCheck, reply};
-use crate::lines::{Line, Lines};
+use crate::lines::Line;
 
 /// By how much the epoch jumps when a daemon has lost its records: no lease that the keeper has not
 /// heard of has come that far.
@@ -28,16 +30,6 @@ const SENT_WAIT: Duration = Duration::from_millis(20);
 impl Keeper {
     pub(super) async fn handle_incoming(&mut self, incoming: Incoming) {
         match incoming {
-            Incoming::Control { process, stream } => {
-                if let Ok(control) = ControlChannel::new(stream) {
-                    self.control_channels
-                        .retain(|(former, _)| *former != process);
-                    if self.control_channels.len() == CONTROL_CHANNELS_MAX {
-                        self.control_channels.remove(0);
-                    }
-                    self.control_channels.push((process, control));
-                }
-            }
             Incoming::Status { mut writer } => {
                 let status = KeeperReply::Status(Box::new(self.status()));
                 tokio::spawn(async move { reply(&mut writer, &status).await });
@@ -103,14 +95,25 @@ impl Keeper {
     async fn read_to_end(&mut self) {
         while self.relay.reads_front() {
             let Some(front) = &mut self.front else { return };
-            let Ok(Ok(Some(line))) = timeout(SENT_WAIT, front.reader.next()).await else {
+            let Ok(Ok(Some(said))) = timeout(SENT_WAIT, front.reader.next()).await else {
                 return;
             };
-            let now = self.now();
-            match line {
-                Line::Whole(line) => self.relay.from_front(line, now),
-                Line::Oversized { head, tail } => {
-                    self.relay.oversized_from_front(&head, &tail, now);
+            self.handle_frame(said);
+        }
+    }
+
+    /// Handles what a front says that continues no other one.
+    pub(super) fn handle_frame(&mut self, said: Frame) {
+        let now = self.now();
+        match (said.kind, said.body) {
+            (Kind::Line, Line::Whole(line)) => self.relay.from_front(line, now),
+            (Kind::Line, Line::Oversized { head, tail }) => {
+                self.relay.oversized_from_front(&head, &tail, now);
+            }
+            (kind, _) => {
+                let front = self.front.as_mut();
+                if !front.is_some_and(|front| front.note(kind, said.number)) {
+                    self.detach();
                 }
             }
         }
@@ -170,7 +173,7 @@ impl Keeper {
         &mut self,
         attach: Attach,
         front: PinnedProcess,
-        reader: Lines<OwnedReadHalf>,
+        reader: Frames<OwnedReadHalf>,
         mut writer: OwnedWriteHalf,
     ) {
         self.detach();
@@ -196,20 +199,15 @@ impl Keeper {
         // Where no front has come yet, the words of a server that has ended say why.
         let is_new_to_it = self.backend.is_some() || self.last.1.is_none();
         let forwards_stderr = !attached.resumed && is_new_to_it;
-        // A line of some hundred bytes on a new connection: it fits, or nobody is there.
+        // Some hundred bytes on a new connection: they fit, or nobody is there.
         let told = timeout(
             LAST_LINES_WAIT,
             reply(&mut writer, &KeeperReply::Attached(attached)),
         )
         .await;
-        let found = self
-            .control_channels
-            .iter()
-            .position(|(owner, _)| *owner == process);
-        let control = found.map(|at| self.control_channels.remove(at).1);
         self.last = (attach.epoch, Some(process));
         self.since = Instant::now();
-        let mut front = Front::new(process, attach.epoch, reader, writer, control);
+        let mut front = Front::new(process, attach.epoch, reader, writer);
         if forwards_stderr {
             // The host of a direct child would have seen this output, too, and not that of a former
             // one.
@@ -231,6 +229,7 @@ impl Keeper {
             self.since = Instant::now();
             return;
         }
+        front.note_rest();
         let unconfirmed = front.unconfirmed();
         self.relay.ends_told(front.ends_told());
         self.signalled = front.is_signalled();

@@ -5,19 +5,18 @@ use std::io;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
 
 use super::Event;
+use crate::frames::{Frames, PendingFrame};
 use crate::lines::{Lines, PendingLine};
 
 /// Bytes of the backend's standard error that are read at once.
 const ERRORS_CHUNK: usize = 8 * 1024;
 
-pub(super) async fn to_front(front: Option<(&mut PendingLine, &mut OwnedWriteHalf)>) -> Event {
+pub(super) async fn to_front(front: Option<(&mut PendingFrame, &mut OwnedWriteHalf)>) -> Event {
     match front {
-        Some((pending_line, writer)) if !pending_line.is_empty() => {
-            match pending_line.write(writer).await {
-                Ok(()) => Event::Written,
-                Err(_) => Event::FrontGone,
-            }
-        }
+        Some((pending, writer)) if !pending.is_empty() => match pending.write(writer).await {
+            Ok(()) => Event::Written,
+            Err(_) => Event::FrontGone,
+        },
         _ => std::future::pending().await,
     }
 }
@@ -35,10 +34,10 @@ pub(super) async fn to_backend(
     }
 }
 
-pub(super) async fn from_front(reader: Option<&mut Lines<OwnedReadHalf>>) -> Event {
+pub(super) async fn from_front(reader: Option<&mut Frames<OwnedReadHalf>>) -> Event {
     match reader {
         Some(reader) => match reader.next().await {
-            Ok(Some(line)) => Event::FromFront(line),
+            Ok(Some(said)) => Event::FromFront(said),
             Ok(None) | Err(_) => Event::FrontGone,
         },
         None => std::future::pending().await,

@@ -3,10 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::StreamExt as _;
 use mcp_sessiond_client::{CallError, Connection};
-use mcp_sessiond_proto::backends::{EndingRequest, StartedRequest};
+use mcp_sessiond_proto::backends::frame::Kind;
+use mcp_sessiond_proto::backends::{EndingRequest, StartedRequest, ended_sentence};
 use mcp_sessiond_proto::facts::{LearnRequest, Learned};
 use mcp_sessiond_proto::{Error, Loss};
 use signal_hook_tokio::Signals;
@@ -183,9 +183,24 @@ impl Keeper {
 
     /// Adds a line of our own to the backend's standard error.
     pub(super) fn log_line(&mut self, text: &str) {
-        // What the server has written last may have no end, and is no part of our line.
-        let end = if self.is_in_line { "\n" } else { "" };
-        self.push_stderr(format!("{end}mcp-sessiond: {text}\n").as_bytes());
+        self.end_line();
+        self.push_stderr(own_line(text).as_bytes());
+    }
+
+    /// What the server has written last may have no end, and is no part of a line of our own.
+    fn end_line(&mut self) {
+        if self.is_in_line {
+            self.push_stderr(b"\n");
+        }
+    }
+
+    /// The server has ended by itself: its front is told why, and tells its host.
+    pub(super) fn tell_loss(&mut self, why: &str) {
+        self.end_line();
+        self.ring.push(own_line(&ended_sentence(why)).as_bytes());
+        if let Some(front) = &mut self.front {
+            front.put(Kind::Loss, 0, why.to_owned());
+        }
     }
 
     pub(super) fn push_stderr(&mut self, text: &[u8]) {
@@ -243,20 +258,16 @@ impl Keeper {
             left = self.end_continuing_front().await;
         } else if let Some(front) = &mut self.front {
             let last_lines = async {
-                loop {
-                    if front.pending_line.write(&mut front.writer).await.is_err() {
-                        return;
-                    }
+                while front.write_lane().await.is_ok() {
                     let Some(line) = self.relay.pull_front() else {
                         break;
                     };
                     front.hand_out(line);
                 }
                 if why == End::Signal {
-                    // An empty line: it ends on purpose, so that no other one is started before it
-                    // is needed.
-                    front.pending_line.put(Bytes::new());
-                    let _ = front.pending_line.write(&mut front.writer).await;
+                    // No other one is started before it is needed.
+                    front.put(Kind::Ending, 0, "");
+                    let _ = front.write_lane().await;
                 }
             };
             let _ = timeout(LAST_LINES_WAIT, last_lines).await;
@@ -281,4 +292,9 @@ impl Keeper {
             }
         }
     }
+}
+
+/// A line of our own in the backend's standard error.
+fn own_line(text: &str) -> String {
+    format!("mcp-sessiond: {text}\n")
 }

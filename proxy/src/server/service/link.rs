@@ -1,4 +1,5 @@
-//! The connection to a keeper. It reconnects when the connection breaks.
+//! The connection to a keeper: frames of the protocol of its socket. It reconnects when the
+//! connection breaks.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,10 +7,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mcp_sessiond_proto::backends::{Attach, Attached, KeeperReply, KeeperRequest, RELAYED_MAX};
+use mcp_sessiond_proto::backends::frame::{Frame, Kind};
+use mcp_sessiond_proto::backends::{Attach, Attached, KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::{Epoch, Error, KeeperName, ServiceName, SessionId};
 use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -17,19 +18,13 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
 use super::Service;
-use crate::keeper::continuing::{ContinuingLine, PREFIX_MAX};
-use crate::keeper::dial::{DialError, dial_waiting, ping};
+use crate::frames::{Frames, PendingFrame};
+use crate::keeper::dial::{DialError, Dialled, dial_waiting, ping};
 use crate::keeper::silence::{Silence, stalled_sentence};
-use crate::lines::{Line, LineBuffer, Lines, PendingLine};
-use crate::named_lines::NamedLines;
+use crate::lines::Line;
 use crate::notices::print;
 use crate::server::kept::{QUIET, QUIET_MAX};
-
-/// By how many bytes a message may grow when the relay puts the client's own ids back.
-const MARGIN: usize = 64 * 1024;
-
-/// Bytes of a standard error that are copied at once: it is lines of text.
-const COPIED: usize = 8 * 1024;
+use crate::stderr::ServerStderr;
 
 /// How long one attempt to attach may take.
 const ATTEMPT: Duration = Duration::from_secs(4);
@@ -106,21 +101,23 @@ pub(super) struct Link {
     confirmed: u64,
     handed_on: u64,
     ends: bool,
-    /// Control lines to write, which go before messages.
-    lane: VecDeque<Bytes>,
+    /// Frames to write, and their numbers, which go before messages.
+    lane: VecDeque<(Kind, u64)>,
+    /// Where the backend's standard error goes.
+    stderr: ServerStderr,
 }
 
 #[derive(Debug)]
 struct Connection {
-    reader: Lines<OwnedReadHalf>,
+    reader: Frames<OwnedReadHalf>,
     writer: OwnedWriteHalf,
-    pending_line: PendingLine,
+    pending: PendingFrame,
 }
 
 /// What happened.
 enum Event {
     Input(Option<Input>),
-    Line(io::Result<Option<Line>>),
+    Frame(io::Result<Option<Frame>>),
     Written(io::Result<()>),
     /// Nothing has come for long.
     Quiet,
@@ -147,6 +144,7 @@ impl Link {
         until: Instant,
     ) -> Result<(Self, Attached), DialError> {
         let (connection, attached) = Connection::open(&address, silence, until).await?;
+        let stderr = service.0.stderr.of_server(address.name.as_deref());
         let link = Self {
             address,
             service,
@@ -161,6 +159,7 @@ impl Link {
             handed_on: 0,
             ends: false,
             lane: VecDeque::new(),
+            stderr,
         };
         Ok((link, attached))
     }
@@ -181,13 +180,18 @@ impl Link {
                     self.give_up(false);
                     drop((inputs, messages));
                     // It closes the connection once the backend is gone.
-                    while let Ok(Some(_)) = self.connection.reader.next().await {}
+                    while let Ok(Some(said)) = self.connection.reader.next().await {
+                        self.note_stderr(said.kind, said.bytes());
+                    }
+                    self.stderr.end();
                     return drop(is_gone);
                 }
-                ConnectionEnd::Broken if !self.reconnect(&messages).await => {
-                    return self.give_up(true);
+                ConnectionEnd::Broken => {
+                    self.stderr.end();
+                    if !self.reconnect(&messages).await {
+                        return self.give_up(true);
+                    }
                 }
-                ConnectionEnd::Broken => {}
             }
         }
     }
@@ -209,18 +213,18 @@ impl Link {
             let Connection {
                 reader,
                 writer,
-                pending_line,
+                pending,
             } = &mut self.connection;
-            let is_empty = pending_line.is_empty();
+            let is_empty = pending.is_empty();
             let event = tokio::select! {
                 biased;
-                line = reader.next() => Event::Line(line),
+                said = reader.next() => Event::Frame(said),
                 input = inputs.recv() => Event::Input(input),
-                written = pending_line.write(writer), if !is_empty => Event::Written(written),
+                written = pending.write(writer), if !is_empty => Event::Written(written),
                 answer = answered(&mut asking), if asking.is_some() => Event::Pinged(answer),
                 () = sleep_until((quiet + patience).into()), if self.is_sent && asking.is_none() => Event::Quiet,
             };
-            if matches!(event, Event::Line(_)) {
+            if matches!(event, Event::Frame(_)) {
                 (quiet, patience) = (Instant::now(), QUIET);
             }
             match event {
@@ -239,32 +243,57 @@ impl Link {
                 }
                 Event::Input(Some(input)) => self.handle(input),
                 Event::Written(Ok(())) => {}
-                Event::Written(Err(_)) | Event::Line(Ok(None) | Err(_)) => {
+                Event::Written(Err(_)) | Event::Frame(Ok(None) | Err(_)) => {
                     return ConnectionEnd::Broken;
                 }
-                Event::Line(Ok(Some(line))) => match ContinuingLine::read(line) {
-                    Some(ContinuingLine::Message(number, Line::Whole(line))) => {
-                        // After a reconnect the keeper repeats lines.
-                        if number > self.handed_on {
-                            self.handed_on = number;
-                            if messages.send(Message { number, line }).is_err() {
-                                return ConnectionEnd::Dropped;
-                            }
-                        }
+                Event::Frame(Ok(Some(said))) => {
+                    if let Some(end) = self.note(said, messages) {
+                        return end;
                     }
-                    Some(ContinuingLine::Taken(number)) => self.note_taken(number),
-                    Some(ContinuingLine::Calls(calls)) => {
-                        if let Some(told) = self.calls.pop_front() {
-                            let _ = told.send(serde_json::from_slice(&calls).unwrap_or_default());
-                        }
-                    }
-                    Some(ContinuingLine::End) => return ConnectionEnd::ByKeeper,
-                    Some(ContinuingLine::Message(..) | ContinuingLine::Confirmed(_)) | None => {
-                        return ConnectionEnd::Broken;
-                    }
-                },
+                }
             }
         }
+    }
+
+    /// Takes in what the keeper says. Returns how the connection ends, if it does by that.
+    fn note(
+        &mut self,
+        said: Frame,
+        messages: &mpsc::UnboundedSender<Message>,
+    ) -> Option<ConnectionEnd> {
+        match (said.kind, said.body) {
+            (Kind::Line, Line::Whole(line)) => {
+                let number = said.number;
+                // After a reconnect the keeper repeats lines.
+                if number > self.handed_on {
+                    self.handed_on = number;
+                    if messages.send(Message { number, line }).is_err() {
+                        return Some(ConnectionEnd::Dropped);
+                    }
+                }
+            }
+            (Kind::Taken, _) => self.note_taken(said.number),
+            (Kind::Calls, Line::Whole(calls)) => {
+                if let Some(told) = self.calls.pop_front() {
+                    let _ = told.send(serde_json::from_slice(&calls).unwrap_or_default());
+                }
+            }
+            (Kind::Ending, _) => return Some(ConnectionEnd::ByKeeper),
+            (kind, Line::Whole(text)) if self.note_stderr(kind, &text) => {}
+            _ => return Some(ConnectionEnd::Broken),
+        }
+        None
+    }
+
+    /// Prints what the backend writes to its standard error, and why one has ended. False: it is
+    /// something else.
+    fn note_stderr(&mut self, kind: Kind, text: &[u8]) -> bool {
+        match kind {
+            Kind::Stderr => self.stderr.push(text),
+            Kind::Loss => self.stderr.tell_loss(&String::from_utf8_lossy(text), || {}),
+            _ => return false,
+        }
+        true
     }
 
     /// Asks the keeper whether it lives.
@@ -281,33 +310,32 @@ impl Link {
             Input::Confirm(number) => {
                 if number > self.confirmed {
                     self.confirmed = number;
-                    self.lane.retain(|line| !line.starts_with(b"c"));
-                    self.lane.push_back(format!("c{number}").into());
+                    self.lane.retain(|(kind, _)| *kind != Kind::Confirm);
+                    self.lane.push_back((Kind::Confirm, number));
                 }
             }
             Input::Calls(told) => {
                 self.calls.push_back(told);
-                self.lane.push_back(Bytes::from_static(b"o"));
+                self.lane.push_back((Kind::Calls, 0));
             }
             Input::End => {
                 self.ends = true;
-                self.lane.push_back(Bytes::from_static(b"e"));
+                self.lane.push_back((Kind::End, 0));
             }
         }
     }
 
-    /// Writes the next line: a message only after the keeper has acknowledged the one before.
+    /// Writes the next frame: a message only after the keeper has acknowledged the one before.
     fn put_next(&mut self) {
-        if !self.connection.pending_line.is_empty() {
+        let pending = &mut self.connection.pending;
+        if !pending.is_empty() {
             return;
         }
-        if let Some(line) = self.lane.pop_front() {
-            self.connection.pending_line.put(line);
+        if let Some((kind, number)) = self.lane.pop_front() {
+            pending.put(kind, number, Bytes::new());
         } else if let (false, Some((line, _))) = (self.is_sent, self.sends.front()) {
             (self.is_sent, self.is_written) = (true, true);
-            self.connection
-                .pending_line
-                .put(ContinuingLine::message(self.taken + 1, line));
+            pending.put(Kind::Line, self.taken + 1, line.clone());
         }
     }
 
@@ -350,12 +378,12 @@ impl Link {
                     (self.is_sent, self.is_written) = (false, false);
                     self.lane.clear();
                     if self.confirmed > 0 {
-                        self.lane.push_back(format!("c{}", self.confirmed).into());
+                        self.lane.push_back((Kind::Confirm, self.confirmed));
                     }
                     self.lane
-                        .extend(self.calls.iter().map(|_| Bytes::from_static(b"o")));
+                        .extend(self.calls.iter().map(|_| (Kind::Calls, 0)));
                     if self.ends {
-                        self.lane.push_back(Bytes::from_static(b"e"));
+                        self.lane.push_back((Kind::End, 0));
                     }
                     return true;
                 }
@@ -373,20 +401,6 @@ async fn answered(asking: &mut Option<JoinHandle<Result<(), DialError>>>) -> Res
         Some(asking) => asking.await.map_err(io::Error::other)?,
         None => Ok(()),
     }
-}
-
-/// Copies the backend's standard error to ours, until the keeper closes the connection. If ours is
-/// closed, the rest is dropped.
-async fn copy_stderr(mut errors: UnixStream, name: Option<String>) {
-    let mut lines = NamedLines::of(name.as_deref());
-    let (mut chunk, mut ours) = (vec![0; COPIED], tokio::io::stderr());
-    while let Ok(read @ 1..) = errors.read(&mut chunk).await {
-        if ours.write_all(&lines.push(&chunk[..read])).await.is_err() {
-            return;
-        }
-    }
-    drop(ours.write_all(&lines.end()).await);
-    drop(ours.flush().await);
 }
 
 /// Whether another attempt is useless.
@@ -426,7 +440,7 @@ impl Connection {
             service,
             session,
             epoch,
-            name,
+            ..
         } = address.clone();
         let attach = Attach {
             session,
@@ -440,41 +454,33 @@ impl Connection {
         let request = KeeperRequest::Attach(attach);
         let mut kept = std::mem::replace(silence, Silence::of(keeper));
         let dialling = tokio::task::spawn_blocking(move || {
-            let mut ask = |request: &KeeperRequest| {
-                dial_waiting(&directory, request, until, &mut kept, &mut |silence| {
-                    if let Some(pid) = silence.notice() {
-                        print(&stalled_sentence("a server", pid, &pid));
-                    }
-                })
+            let notice = &mut |silence: &mut Silence| {
+                if let Some(pid) = silence.notice() {
+                    print(&stalled_sentence("a server", pid, &pid));
+                }
             };
-            let control = ask(&KeeperRequest::Beside {});
-            let both = control.and_then(|control| Ok((control, ask(&request)?)));
-            (both, kept)
+            let dialled = dial_waiting(&directory, &request, until, &mut kept, notice);
+            (dialled, kept)
         });
-        let (both, kept) = dialling
+        let (dialled, kept) = dialling
             .await
             .map_err(|error| DialError::Io(io::Error::other(error)))?;
         *silence = kept;
-        let (control, dialled) = both?;
-        let KeeperReply::Attached(attached) = dialled.reply else {
+        let Dialled {
+            stream,
+            frames,
+            reply: KeeperReply::Attached(attached),
+        } = dialled?
+        else {
             return Err(DialError::Answer);
         };
-        let mut buffer = LineBuffer::with_limit(RELAYED_MAX + PREFIX_MAX + MARGIN);
-        buffer.room().extend_from_slice(dialled.reader.buffer());
-        let stream = dialled.reader.into_inner();
         stream.set_nonblocking(true)?;
         let (reader, writer) = UnixStream::from_std(stream)?.into_split();
-        let reader = Lines::from_parts(reader, buffer);
-        let errors = control.reader.into_inner();
-        errors.set_nonblocking(true)?;
-        tokio::spawn(copy_stderr(UnixStream::from_std(errors)?, name));
-        Ok((
-            Self {
-                reader,
-                writer,
-                pending_line: PendingLine::default(),
-            },
-            attached,
-        ))
+        let connection = Self {
+            reader: Frames::new(reader, frames),
+            writer,
+            pending: PendingFrame::default(),
+        };
+        Ok((connection, attached))
     }
 }

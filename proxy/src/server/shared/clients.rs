@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_process as process;
-use mcp_sessiond_proto::backends::{ENDED_TOLD, RELAYED_MAX};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use mcp_sessiond_proto::backends::frame::{FrameBuffer, Kind};
+use mcp_sessiond_proto::backends::{KEEPER_VERSION, RELAYED_MAX};
+use mcp_sessiond_proto::hello::{Answer, Hello};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
@@ -16,8 +17,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::losses::Host;
-use super::{Reply, Request, VERSION};
-use crate::lines::{Line, LineBuffer, Lines};
+use super::{Reply, Request};
+use crate::frames::{Frames, PendingFrame};
+use crate::lines::Line;
 
 /// How long a connection may take to say what it is for.
 const REQUEST_WAIT: Duration = Duration::from_secs(10);
@@ -34,12 +36,8 @@ pub(super) enum Event {
     Arrived(NewClient),
     Line(u64, Line),
     Left(u64),
-    /// The connection beside a place.
-    Beside(u64, ClientWriter),
     /// A place's host was told of so many ends of servers.
     Told(u64, usize),
-    /// The server has ended, and why.
-    Ended(String),
     Status(ClientWriter),
 }
 
@@ -56,40 +54,39 @@ pub(super) struct NewClient {
 
 /// What writes to a place. Dropped, it writes what waits, and hangs up.
 pub(super) struct ClientWriter {
-    lines: mpsc::UnboundedSender<Bytes>,
+    frames: mpsc::UnboundedSender<(Kind, Bytes)>,
     writing: JoinHandle<()>,
     unread: Arc<AtomicUsize>,
 }
 
 impl ClientWriter {
     fn new(mut half: OwnedWriteHalf) -> Self {
-        let (lines, mut waiting) = mpsc::unbounded_channel::<Bytes>();
+        let (frames, mut waiting) = mpsc::unbounded_channel::<(Kind, Bytes)>();
         let unread = Arc::new(AtomicUsize::new(0));
         let left = unread.clone();
         let writing = tokio::spawn(async move {
-            while let Some(line) = waiting.recv().await {
-                let written = async {
-                    half.write_all(&line).await?;
-                    half.write_all(b"\n").await
-                };
-                if written.await.is_err() {
+            let mut pending = PendingFrame::default();
+            while let Some((kind, body)) = waiting.recv().await {
+                let length = body.len();
+                pending.put(kind, 0, body);
+                if pending.write(&mut half).await.is_err() {
                     return;
                 }
-                left.fetch_sub(line.len(), Ordering::Relaxed);
+                left.fetch_sub(length, Ordering::Relaxed);
             }
         });
         Self {
-            lines,
+            frames,
             writing,
             unread,
         }
     }
 
-    /// A line for it. False: it has not read the former ones for too long.
-    pub(super) fn put(&mut self, line: &Bytes) -> bool {
-        let unread = self.unread.fetch_add(line.len(), Ordering::Relaxed);
+    /// A frame for it. False: it has not read the former ones for too long.
+    pub(super) fn put(&self, kind: Kind, body: Bytes) -> bool {
+        let unread = self.unread.fetch_add(body.len(), Ordering::Relaxed);
         // Where it is gone, its reader says so.
-        let _ = self.lines.send(line.clone());
+        let _ = self.frames.send((kind, body));
         unread <= UNREAD
     }
 
@@ -100,14 +97,13 @@ impl ClientWriter {
 
     /// Waits until everything was written, and hangs up.
     pub(super) async fn finish(self) {
-        drop(self.lines);
+        drop(self.frames);
         drop(self.writing.await);
     }
 
     pub(super) fn reply(&self, reply: &Reply) {
-        if let Ok(line) = serde_json::to_vec(reply) {
-            self.unread.fetch_add(line.len(), Ordering::Relaxed);
-            let _ = self.lines.send(line.into());
+        if let Ok(body) = serde_json::to_vec(reply) {
+            self.put(Kind::Reply, body.into());
         }
     }
 }
@@ -129,7 +125,7 @@ pub(super) async fn receive(listener: UnixListener, key: String, events: mpsc::S
 }
 
 async fn serve(
-    stream: UnixStream,
+    mut stream: UnixStream,
     place: u64,
     key: &str,
     events: &mpsc::Sender<Event>,
@@ -138,29 +134,31 @@ async fn serve(
     if !process::is_ours(&stream) {
         return Ok(());
     }
-    let (reader, half) = stream.into_split();
-    let mut reader = Lines::from_parts(reader, LineBuffer::default());
-    let writer = ClientWriter::new(half);
-    let Some(Line::Whole(line)) = timeout(REQUEST_WAIT, reader.next()).await?? else {
-        return Ok(());
+    let hello = timeout(REQUEST_WAIT, Hello::read(&mut stream)).await?;
+    let hello = hello.map_err(io::Error::other)?;
+    let accepted = hello.accept_keeper(KEEPER_VERSION);
+    let answer = accepted.err().unwrap_or(Answer::Welcome);
+    let ours = Hello {
+        version: KEEPER_VERSION,
+        ..hello.reply(answer)
     };
-    let (again, host) = match serde_json::from_slice(&line) {
+    ours.write(&mut stream).await?;
+    if answer != Answer::Welcome {
+        return Ok(());
+    }
+    let (reader, half) = stream.into_split();
+    let mut reader = Frames::new(reader, FrameBuffer::default());
+    let writer = ClientWriter::new(half);
+    let asked = match timeout(REQUEST_WAIT, reader.next()).await?? {
+        Some(asked) if asked.kind == Kind::Request => asked,
+        _ => return Ok(()),
+    };
+    let (again, host) = match serde_json::from_slice(asked.bytes()) {
         Ok(Request::Place {
-            version: VERSION,
             key: theirs,
             again,
             host,
         }) if theirs == key => (again, host),
-        Ok(Request::Beside {
-            version: VERSION,
-            key: theirs,
-            place,
-        }) if theirs == key => {
-            drop(events.send(Event::Beside(place, writer)).await);
-            let (reader, lines) = reader.into_parts();
-            read_told(reader, lines.buffered(), place, events).await;
-            return Ok(());
-        }
         Ok(Request::Status {}) => {
             drop(events.send(Event::Status(writer)).await);
             return Ok(());
@@ -171,13 +169,13 @@ async fn serve(
         }
     };
     let first = match timeout(REQUEST_WAIT, reader.next()).await?? {
-        Some(Line::Whole(first)) => first,
-        Some(Line::Oversized { .. }) => {
-            let why = format!("its host begins with more than {RELAYED_MAX} bytes");
-            writer.reply(&Reply::Own { why });
-            return Ok(());
-        }
-        None => return Ok(()),
+        Some(said) if said.kind == Kind::Line => said.body,
+        _ => return Ok(()),
+    };
+    let Line::Whole(first) = first else {
+        let why = format!("its host begins with more than {RELAYED_MAX} bytes");
+        writer.reply(&Reply::Own { why });
+        return Ok(());
     };
     if events
         .send(Event::Arrived(NewClient {
@@ -197,31 +195,23 @@ async fn serve(
     Ok(())
 }
 
-async fn read(mut reader: Lines<OwnedReadHalf>, place: u64, events: &mpsc::Sender<Event>) {
-    while let Ok(Some(line)) = reader.next().await {
-        if events.send(Event::Line(place, line)).await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Reads what a front says beside its place. `first` has come with its request.
-async fn read_told(
-    mut reader: OwnedReadHalf,
-    first: &[u8],
-    place: u64,
-    events: &mpsc::Sender<Event>,
-) {
-    let mut chunk = [0; 64];
-    let mut bytes = first;
-    loop {
-        let told = bytes.iter().filter(|byte| **byte == ENDED_TOLD).count();
-        if told > 0 && events.send(Event::Told(place, told)).await.is_err() {
-            return;
-        }
-        match reader.read(&mut chunk).await {
-            Ok(read @ 1..) => bytes = &chunk[..read],
+async fn read(mut reader: Frames<OwnedReadHalf>, place: u64, events: &mpsc::Sender<Event>) {
+    // How many ends of servers its host was told of so far.
+    let mut heard = 0;
+    while let Ok(Some(said)) = reader.next().await {
+        let event = match said.kind {
+            Kind::Line => Event::Line(place, said.body),
+            Kind::Heard => {
+                let more = said.number.saturating_sub(heard);
+                heard += more;
+                Event::Told(place, usize::try_from(more).unwrap_or(usize::MAX))
+            }
+            // Nothing is kept for it, and nothing else happens when it has left.
+            Kind::Confirm | Kind::Leave => continue,
             _ => return,
+        };
+        if events.send(event).await.is_err() {
+            return;
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use mcp_sessiond_proto::backends::ENDED_LINE;
 use tokio::time::Instant;
 
 /// Ends that are remembered, as many as a keeper remembers of its server's.
@@ -98,13 +97,11 @@ impl Losses {
         late.map(|end| end.why.clone()).collect()
     }
 
-    /// The lines about the ends from this one on, for a host that is attached.
-    pub(super) fn lines_from(&self, first: usize) -> impl Iterator<Item = String> {
+    /// Why the servers have ended from this one on, for a host that is attached.
+    pub(super) fn from(&self, first: usize) -> impl Iterator<Item = &str> {
         let skipped = first.saturating_sub(self.forgotten);
         let ends = self.ends.iter().skip(skipped);
-        ends.map(|End { why, .. }| {
-            format!("{ENDED_LINE}{why}); the next request starts a fresh one, and what this one had in memory is lost")
-        })
+        ends.map(|End { why, .. }| &**why)
     }
 
     /// This host was told of the first so many. Returns who has to hear of it, once for each end.
@@ -141,7 +138,7 @@ mod tests {
             "the first one was told"
         );
         assert_eq!(losses.untold(7, now), ["two"]);
-        assert_eq!(losses.lines_from(1).count(), 1);
+        assert_eq!(losses.from(1).count(), 1);
         losses.tell(7, 2);
         losses.note_several(7);
         assert_eq!(losses.untold(7, now), ["one", "two"], "each of its fronts");

@@ -8,23 +8,27 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mcp_sessiond_client::Outcome;
 use mcp_sessiond_process::{self as process, Health, HealthWatch, executable};
-use mcp_sessiond_proto::backends::{Attached, RELAYED_MAX};
+use mcp_sessiond_proto::backends::frame::{FrameBuffer, Kind, frame};
+use mcp_sessiond_proto::backends::{Attached, KEEPER_VERSION, RELAYED_MAX};
+use mcp_sessiond_proto::hello::{HELLO_LEN, Hello};
 use mcp_sessiond_proto::{Json, paths};
 use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::{Looking, Reply, Report, Request, Shared, VARIABLES, VERSION};
+use super::{Looking, Reply, Report, Request, Shared, VARIABLES};
+use crate::frames::FrameSender;
+use crate::keeper::dial::MARGIN;
 use crate::keeper::silence::{NOTICE_AFTER, stalled_sentence};
-use crate::lines::LineBuffer;
 use crate::memory::while_dumpable;
 use crate::notices::print;
-use crate::server::attach::{Attaching, Attachment, KEEPER_REPLACED, MARGIN, NoBackend};
+use crate::server::attach::{Attaching, Attachment, KEEPER_REPLACED, NoBackend};
 use crate::server::kept::{Door, Releaser, Stopper};
 use crate::signals::GivenMask;
 use crate::waits::{ATTACH_WAIT, PAUSE};
@@ -210,35 +214,55 @@ impl Place {
             return Ok(Answer::Absent);
         }
         let request = Request::Place {
-            version: VERSION,
             key: self.shared.key.clone(),
             again,
             host: std::os::unix::process::parent_id(),
         };
-        let request = serde_json::to_vec(&request)?;
-        let sent = stream.write_all(&[&request, &b"\n"[..], line, b"\n"].concat());
-        let mut lines = LineBuffer::with_limit(RELAYED_MAX + MARGIN);
-        let mut chunk = [0; 4096];
-        if sent.is_err() {
+        // It has not to be asked who we are, so all of this can be said at once.
+        let hello = Hello::keeper(KEEPER_VERSION);
+        let asking = [
+            &hello.encode()[..],
+            &frame(Kind::Request, 0, &serde_json::to_vec(&request)?),
+            &frame(Kind::Line, 0, line),
+        ];
+        if stream.write_all(&asking.concat()).is_err() {
             return Ok(Answer::Absent);
         }
-        while lines.whole_line().is_none() {
+        let (mut theirs, mut greeted) = ([0; HELLO_LEN], 0);
+        let mut frames = FrameBuffer::with_line_max(RELAYED_MAX + MARGIN);
+        let mut chunk = [0; 4096];
+        let said = loop {
+            match frames.next_frame() {
+                Ok(None) => {}
+                said => break said.ok().flatten(),
+            }
             if !self.wait_for(&stream) {
                 return Err(io::Error::other("the host is gone"));
             }
-            match stream.read(&mut chunk) {
+            let room = match greeted {
+                HELLO_LEN => &mut chunk[..],
+                greeted => &mut theirs[greeted..],
+            };
+            match stream.read(room) {
                 // It ends, or was killed.
                 Ok(0) => return Ok(Answer::Absent),
-                Ok(read) => lines.room().extend_from_slice(&chunk[..read]),
+                Ok(read) if greeted < HELLO_LEN => {
+                    greeted += read;
+                    let is_whole = greeted == HELLO_LEN;
+                    if is_whole && !is_welcome(&theirs, &hello) {
+                        break None;
+                    }
+                }
+                Ok(read) => frames.room().extend_from_slice(&chunk[..read]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Ok(Answer::Absent),
             }
-        }
-        let reply = lines.whole_line().map(serde_json::from_slice::<Reply>);
-        let reply = reply.and_then(Result::ok).unwrap_or(Reply::Other {});
-        let _ = lines.next_line();
-        let (place, ended) = match reply {
-            Reply::Welcome { place, ended } => (place, ended),
+        };
+        let reply = said
+            .filter(|said| said.kind == Kind::Reply)
+            .and_then(|said| serde_json::from_slice(said.bytes()).ok());
+        let ended = match reply.unwrap_or(Reply::Other {}) {
+            Reply::Welcome { ended } => ended,
             Reply::Own { why } => return Ok(Answer::Own(why)),
             Reply::Later { why } => return Ok(Answer::Later(why)),
             Reply::Other {} | Reply::Status { .. } => {
@@ -247,11 +271,10 @@ impl Place {
                 ));
             }
         };
-        let control = self.beside(socket, place)?;
         Ok(Answer::Welcome(Box::new(Attachment {
+            sender: Arc::new(FrameSender::new(stream.try_clone()?)),
             reader: stream,
-            lines,
-            control: Some(control),
+            frames,
             attached: Attached {
                 ended,
                 ..Attached::default()
@@ -261,19 +284,6 @@ impl Place {
             differing: Vec::new(),
             watch: None,
         })))
-    }
-
-    /// The connection beside a place.
-    fn beside(&self, socket: &Path, place: u64) -> io::Result<UnixStream> {
-        let mut stream = UnixStream::connect(socket)?;
-        let request = Request::Beside {
-            version: VERSION,
-            key: self.shared.key.clone(),
-            place,
-        };
-        let request = serde_json::to_vec(&request)?;
-        stream.write_all(&[&request, &b"\n"[..]].concat())?;
-        Ok(stream)
     }
 
     /// Waits until the sharer has said something. False: nobody waits for that any more.
@@ -391,6 +401,10 @@ impl Place {
         serde_json::from_str(&line)
             .map_err(|_| io::Error::other("it ended before it had said anything"))
     }
+}
+
+fn is_welcome(theirs: &[u8; HELLO_LEN], ours: &Hello) -> bool {
+    Hello::decode(theirs).is_ok_and(|said| said.welcome(ours.version, ours.codec).is_ok())
 }
 
 impl Attaching for Place {

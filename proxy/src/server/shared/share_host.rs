@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read as _, Write as _};
 use std::ops::ControlFlow;
-use std::os::fd::AsRawFd as _;
-use std::os::unix::net::UnixStream as StdStream;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,11 +13,11 @@ use mcp_sessiond_client::{ClaimRequest, Label, Named, Options, SessionId, Start}
 use mcp_sessiond_process::executable;
 use mcp_sessiond_process::signals::not_ignored;
 use mcp_sessiond_process::socket::{self, Listener};
-use mcp_sessiond_proto::backends::{ENDED_LINE, StopReason};
+use mcp_sessiond_proto::backends::StopReason;
+use mcp_sessiond_proto::backends::frame::{Frame, Kind};
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_relay::multiplexer::{Effect, Multiplexer};
 use nix::sys::signal::Signal;
-use nix::sys::socket::{MsgFlags, send};
 use signal_hook_tokio::Signals;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -28,14 +27,14 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::clients::{ClientWriter, Event, NewClient, receive};
 use super::losses::{Host, Losses, Source};
 use super::{Reply, Report, Shared};
+use crate::frames::{FrameSender, Frames, PendingLines};
 use crate::keeper::launch;
-use crate::lines::{Line, Lines, PendingLine};
+use crate::lines::Line;
 use crate::memory::{forbid_core_dumps, give_back_once_started};
 use crate::notices::CarriedLoss;
 use crate::server::attach::{Attachment, NoBackend, attach_first};
 use crate::server::kept::{Door, Stopper};
 use crate::signals::GivenMask;
-use crate::stderr::confirm_ends;
 use crate::waits::{Tell, Waits};
 
 /// Events of places that wait to be dealt with. More keep their places waiting.
@@ -229,8 +228,8 @@ impl ReadyHost {
         } = self;
         let Attachment {
             reader,
-            lines,
-            control,
+            frames,
+            sender: keeper,
             attached,
             loss,
             ..
@@ -240,9 +239,6 @@ impl ReadyHost {
         reader.set_nonblocking(true)?;
         let (reader, writer) = UnixStream::from_std(reader)?.into_split();
         let (sender, events) = mpsc::channel(EVENTS);
-        if let Some(control) = &control {
-            read_stderr(control.try_clone()?, sender.clone())?;
-        }
         tokio::spawn(receive(listener, shared.key.clone(), sender));
         let began = Instant::now();
         let mut losses = Losses::default();
@@ -263,14 +259,13 @@ impl ReadyHost {
             unused_until: Some(began + FIRST),
             linger: shared.linger,
             writers: BTreeMap::new(),
-            pending_line: PendingLine::default(),
+            passing: PendingLines::default(),
             waiting: VecDeque::new(),
             backlog: 0,
-            control,
+            keeper,
         };
-        let over = sharer
-            .carry(Lines::from_parts(reader, lines), writer, events)
-            .await?;
+        let reader = Frames::new(reader, frames);
+        let over = sharer.carry(reader, writer, events).await?;
         placed.unlink();
         let is_alone = sharer.writers.is_empty();
         // What has been said is still read.
@@ -303,10 +298,8 @@ struct Seat {
     host: Host,
     /// How many ends it need not be told of, and was told of before.
     told: usize,
-    /// How many ends it was sent.
-    sent: usize,
-    /// The connection beside the place.
-    beside: Option<ClientWriter>,
+    /// How many ends it was sent; none before it is welcome.
+    sent: Option<usize>,
 }
 
 struct ShareHost {
@@ -321,19 +314,21 @@ struct ShareHost {
     unused_until: Option<Instant>,
     linger: Duration,
     writers: BTreeMap<u64, ClientWriter>,
-    pending_line: PendingLine,
+    /// The line on its way to the server.
+    passing: PendingLines,
     /// Lines for the server.
     waiting: VecDeque<Bytes>,
     /// Bytes of them.
     backlog: usize,
-    control: Option<StdStream>,
+    /// The way to the keeper.
+    keeper: Arc<FrameSender>,
 }
 
 impl ShareHost {
     async fn carry(
         &mut self,
-        mut reader: Lines<OwnedReadHalf>,
-        mut writer: OwnedWriteHalf,
+        mut reader: Frames<OwnedReadHalf>,
+        writer: OwnedWriteHalf,
         mut events: mpsc::Receiver<Event>,
     ) -> io::Result<EndReason> {
         let mut terminate = Signals::new(not_ignored(&[Signal::SIGTERM]))?;
@@ -341,40 +336,26 @@ impl ShareHost {
             if self.apply_effects().is_break() {
                 return Ok(EndReason::KeeperLost);
             }
-            if self.pending_line.is_empty()
+            if self.passing.is_empty()
                 && let Some(line) = self.waiting.pop_front()
             {
                 self.backlog = self.backlog.saturating_sub(line.len());
-                self.pending_line.put(line);
+                self.passing.put(line);
             }
-            let is_busy = !self.pending_line.is_empty();
+            let is_busy = !self.passing.is_empty();
+            let keeper = self.keeper.clone();
             let unused_until = self.unused_until.unwrap_or_else(|| Instant::now() + QUIET);
             tokio::select! {
                 biased;
                 Some(_) = terminate.next() => return Ok(EndReason::Signal),
-                line = reader.next() => match line {
-                    // It says that it ends on purpose, which its end follows. A stopped server
-                    // stays stopped until it is used.
-                    Ok(Some(Line::Whole(line))) if line.is_empty() => {
-                        // Who waits for a welcome takes nothing else for one, and has its
-                        // connection's end.
-                        let welcome = self.writers.iter_mut().filter(|(place, _)| self.many.is_shared_by(**place));
-                        for (_, writer) in welcome {
-                            let _ = writer.put(&line);
-                        }
-                    }
-                    Ok(Some(line)) => {
-                        let now = self.now();
-                        match line {
-                            Line::Whole(line) => self.many.from_server(&line, now),
-                            Line::Oversized { head, tail } => self.many.oversized_from_server(&head, &tail, now),
-                        }
-                        self.confirm();
-                    }
+                said = reader.next() => match said {
+                    Ok(Some(said)) => if !self.note(said) {
+                        return Ok(EndReason::KeeperLost);
+                    },
                     Ok(None) | Err(_) => return Ok(EndReason::KeeperLost),
                 },
-                written = self.pending_line.write(&mut writer), if is_busy => {
-                    if written.is_err() {
+                sent = keeper.send_by(&writer, &mut self.passing), if is_busy => {
+                    if sent.is_err() {
                         return Ok(EndReason::KeeperLost);
                     }
                 }
@@ -382,6 +363,41 @@ impl ShareHost {
                 () = sleep_until(unused_until), if self.unused_until.is_some() => return Ok(EndReason::Unused),
             }
         }
+    }
+
+    /// Takes in what the keeper says. False: that breaks the protocol.
+    fn note(&mut self, said: Frame) -> bool {
+        let now = self.now();
+        match (said.kind, said.body) {
+            (Kind::Line, line) => {
+                match line {
+                    Line::Whole(line) => self.many.from_server(&line, now),
+                    Line::Oversized { head, tail } => {
+                        self.many.oversized_from_server(&head, &tail, now);
+                    }
+                }
+                self.keeper.pass_on(1);
+            }
+            // It is shown to no host: it may be about another one. The keeper remembers the last of
+            // it.
+            (Kind::Stderr, _) => {}
+            (Kind::Loss, Line::Whole(why)) => {
+                let why = String::from_utf8_lossy(&why).into_owned();
+                self.losses.note(why, Source::Keeper, Instant::now());
+                self.send_ends();
+            }
+            // The keeper's end follows. A stopped server stays stopped until it is used.
+            (Kind::Ending, _) => {
+                // Who waits for a welcome takes nothing else for one, and has its connection's end.
+                for (place, writer) in &self.writers {
+                    if self.many.is_shared_by(*place) {
+                        let _ = writer.put(Kind::Ending, Bytes::new());
+                    }
+                }
+            }
+            _ => return false,
+        }
+        true
     }
 
     fn now(&self) -> u64 {
@@ -405,8 +421,7 @@ impl ShareHost {
                 let seat = Seat {
                     host,
                     told: 0,
-                    sent: 0,
-                    beside: None,
+                    sent: None,
                 };
                 self.seats.insert(place, seat);
                 self.unused_until = None;
@@ -417,17 +432,7 @@ impl ShareHost {
                 self.many.oversized_from_client(place, &head, &tail, now);
             }
             Event::Left(place) => self.leave(place),
-            Event::Beside(place, writer) => {
-                if let Some(seat) = self.seats.get_mut(&place) {
-                    seat.beside = Some(writer);
-                    self.send_ends();
-                }
-            }
             Event::Told(place, count) => self.note_told(place, count),
-            Event::Ended(why) => {
-                self.losses.note(why, Source::Keeper, Instant::now());
-                self.send_ends();
-            }
             Event::Status(writer) => {
                 let (session, places) = (self.session.clone(), self.many.clients());
                 writer.reply(&Reply::Status {
@@ -442,13 +447,13 @@ impl ShareHost {
     /// Sends those who are there what they have not been sent of the ends of servers.
     fn send_ends(&mut self) {
         let count = self.losses.count();
-        for seat in self.seats.values_mut() {
-            if let Some(beside) = &mut seat.beside {
-                for line in self.losses.lines_from(seat.sent) {
-                    // A host that does not read is cut off by its place.
-                    let _ = beside.put(&line.into());
+        for (place, seat) in &mut self.seats {
+            if let (Some(sent), Some(writer)) = (&mut seat.sent, self.writers.get(place)) {
+                for why in self.losses.from(*sent) {
+                    // A host that does not read is cut off by its messages.
+                    let _ = writer.put(Kind::Loss, why.to_owned().into());
                 }
-                seat.sent = count;
+                *sent = count;
             }
         }
     }
@@ -459,14 +464,10 @@ impl ShareHost {
         let Some(seat) = self.seats.get_mut(&place) else {
             return;
         };
-        seat.told = (seat.told + count).min(seat.sent);
+        seat.told = seat.told.saturating_add(count).min(seat.sent.unwrap_or(0));
         for source in self.losses.tell(seat.host, seat.told) {
             match source {
-                Source::Keeper => {
-                    if let Some(control) = &self.control {
-                        confirm_ends(control, 1);
-                    }
-                }
+                Source::Keeper => self.keeper.heard(1),
                 Source::Daemon => {
                     if let Some(loss) = self.loss.take() {
                         drop(tokio::task::spawn_blocking(move || loss.told()));
@@ -481,11 +482,11 @@ impl ShareHost {
         let count = self.losses.count();
         let ended = self.seats.get_mut(&place).map(|seat| {
             let ended = self.losses.untold(seat.host, Instant::now());
-            (seat.told, seat.sent) = (count - ended.len(), count);
+            (seat.told, seat.sent) = (count - ended.len(), Some(count));
             ended
         });
         let ended = ended.unwrap_or_default();
-        Reply::Welcome { place, ended }
+        Reply::Welcome { ended }
     }
 
     fn leave(&mut self, place: u64) {
@@ -530,7 +531,7 @@ impl ShareHost {
                             continue;
                         };
                         // Nobody else waits for one that does not read.
-                        if !writer.put(&line) {
+                        if !writer.put(Kind::Line, line) {
                             writer.cut();
                             self.leave(place);
                         }
@@ -545,40 +546,4 @@ impl ShareHost {
             writer.reply(reply);
         }
     }
-
-    /// Tells the keeper that a message was dealt with. This must never make anybody wait.
-    fn confirm(&self) {
-        if let Some(control) = &self.control {
-            let _ = send(control.as_raw_fd(), &[1], MsgFlags::MSG_DONTWAIT);
-        }
-    }
-}
-
-/// Reads the server's standard error, and shows it to no host: it may be about another one. The
-/// keeper remembers the last of it. What the keeper says of the server's end is for all of them.
-fn read_stderr(control: StdStream, events: mpsc::Sender<Event>) -> io::Result<()> {
-    control.set_nonblocking(true)?;
-    // Dropped alone, the other half would end what is said to the keeper.
-    let (reader, writer) = UnixStream::from_std(control)?.into_split();
-    tokio::spawn(async move {
-        let mut lines = Lines::new(reader);
-        while let Ok(Some(line)) = lines.next().await {
-            if let Line::Whole(line) = line
-                && let Some(why) = end_of(&line)
-                && events.send(Event::Ended(why)).await.is_err()
-            {
-                break;
-            }
-        }
-        writer.forget();
-    });
-    Ok(())
-}
-
-/// Why the server has ended, if a line tells of that.
-fn end_of(line: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(line);
-    let (_, told) = text.split_once(ENDED_LINE)?;
-    let (why, _) = told.rsplit_once("); ")?;
-    Some(why.to_owned())
 }

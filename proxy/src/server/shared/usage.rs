@@ -1,12 +1,15 @@
 //! How each shared server is used.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
 use mcp_sessiond_client::SessionId;
 use mcp_sessiond_process as process;
+use mcp_sessiond_proto::backends::KEEPER_VERSION;
+use mcp_sessiond_proto::backends::frame::{FrameBuffer, Kind, frame};
+use mcp_sessiond_proto::hello::{Hello, greet_blocking};
 use mcp_sessiond_proto::paths;
 
 use super::{Reply, Request};
@@ -45,12 +48,17 @@ fn ask(socket: &Path) -> io::Result<Option<(SessionId, Use)>> {
         return Ok(None);
     }
     stream.set_read_timeout(Some(REQUEST_WAIT))?;
-    let mut request = serde_json::to_vec(&Request::Status {})?;
-    request.push(b'\n');
-    stream.write_all(&request)?;
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line)?;
-    Ok(match serde_json::from_str(&line)? {
+    greet_blocking(&mut stream, &Hello::keeper(KEEPER_VERSION)).map_err(io::Error::other)?;
+    let request = serde_json::to_vec(&Request::Status {})?;
+    stream.write_all(&frame(Kind::Request, 0, &request))?;
+    let mut frames = FrameBuffer::default();
+    // It hangs up after its answer.
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    frames.room().extend_from_slice(&bytes);
+    let reply = frames.next_frame().map_err(io::Error::other)?;
+    let reply = reply.ok_or(io::ErrorKind::UnexpectedEof)?;
+    Ok(match serde_json::from_slice(reply.bytes())? {
         Reply::Status {
             session,
             places,
