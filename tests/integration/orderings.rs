@@ -18,12 +18,11 @@
 //! - The claim comes before the question for the keeper, and a second claim after it if there is none: the
 //!   keeper may have ended in between, and only a claim carries losses. `server/kept.rs` (`find`);
 //!   a_keeper_that_ends_between_the_claim_and_the_question_for_it_is_told.
-//! - A front that runs its command as it is has given up its claim first: a claim that is granted later
-//!   would be a lease of nobody's. `server/kept.rs` (`wait_ms`); `wrap/without.rs`,
-//!   where_the_daemon_hangs_a_server_is_run_as_it_is_and_no_lease_is_left.
+//! - A claim is over before its front gives up and runs its command as it is: a claim that is granted later
+//!   would be a lease of nobody's. `server/kept.rs` (`wait_ms`);
+//!   a_claim_waits_for_another_holder_and_not_longer_than_its_front_for_the_daemon.
 //! - `--take` and `--fresh` hold for the first claim and not for those after it: what was taken is not
-//!   taken back. `server/kept.rs` (`set_claimed`); `wrap/named.rs`,
-//!   one_host_at_a_time_has_it_and_another_may_take_it.
+//!   taken back. `server/kept.rs` (`set_claimed`); a_name_is_taken_once_and_not_taken_back.
 //! - Where there is no such program, the lease is given up before the host is told: the front stays, and
 //!   another one of this host would wait for it. `front.rs`;
 //!   the_lease_is_given_up_before_the_host_hears_that_there_is_no_such_program.
@@ -32,10 +31,8 @@
 //! - A name is claimed, and looked up in the locks and the keepers, before a command is run under it as it
 //!   is. `front/pass_through.rs`; `wrap/other_protocols.rs`,
 //!   another_protocol_gets_no_second_server_of_a_name, and …_without_a_daemon_either.
-//! - The process that shares a server claims before it binds its socket: the lease is the right to the
-//!   path. Fronts wake the daemon first, and ask once more after they have the lock.
-//!   `server/shared/share_host.rs`, `server/shared/place.rs`; `shared/kills.rs`,
-//!   where_no_daemon_runs_one_is_started, and a_starter_that_is_suspended_keeps_nobody_waiting.
+//! - The front of a shared server wakes the daemon before it takes the right to start the process that
+//!   shares it. `server/shared/place.rs`; `shared/kills.rs`, where_no_daemon_runs_one_is_started.
 //!
 //! Lines (`orderings/lines.rs`)
 //!
@@ -52,25 +49,15 @@
 //! - A kept server has ended before its command is run as it is: it may hold a port or a lock.
 //!   `front/pass_through.rs`, `server/daemon_calls.rs` (`stop`);
 //!   a_kept_server_is_gone_before_its_command_is_run_as_it_is.
-//! - That a keeper ends on purpose is said before its connection ends: else its end is a loss, and another
-//!   server is started at once. `keeper/hold/restarts.rs` (`end`); `wrap/exits.rs`,
-//!   stop_ends_a_server_and_leaves_its_front_and_its_session.
-//! - The filters of an edited list hold before its servers are started. `front/bundle.rs`; both are done
-//!   in one step, so an exchange can't be seen: `several/file.rs`, an_edit_that_came_with_a_mistake_is_not_lost.
 //!
 //! Leaving (`orderings/leaves.rs`)
 //!
-//! - Signals are blocked before there is a thread, so that one that comes early waits for the thread that
-//!   takes them. `front.rs`, `signals.rs`; `wrap/signals.rs`,
-//!   a_signal_that_comes_before_the_first_line_ends_a_front.
 //! - The keeper is told that the host leaves before the front ends, at a close and at a signal: else the
 //!   next front would get the server of another conversation. `front/leave.rs`, `front/forward.rs`,
 //!   `front/bundle/leave.rs`; a_keeper_is_told_that_the_host_leaves_before_the_front_ends.
 //! - A session of remote servers is marked as closed before its front ends, since there is no keeper.
 //!   `front/stdio.rs` (`signals`), `front/remote.rs`; `remote/front.rs`,
 //!   an_unknown_host_s_close_ends_the_session_and_a_cut_does_not.
-//! - The timer of the end begins before anybody is told, which may take long. `front/input_end.rs`;
-//!   `wrap/input_end.rs`, a_front_ends_in_time_with_lines_that_a_stopped_server_does_not_read.
 //! - What was answered is passed on and confirmed before the front ends. `front/forward.rs` (`leave`);
 //!   `wrap/cuts.rs`, no_message_that_has_arrived_counts_as_lost_at_an_orderly_close, and
 //!   `wrap/input_end.rs`, what_is_answered_in_time_arrives_after_the_end_of_the_input.
@@ -95,9 +82,9 @@
 //!
 //! - What a front has sent is read before its exit counts. `keeper/hold.rs`;
 //!   what_a_front_has_sent_is_read_before_its_exit_counts.
-//! - What a former front has sent, its leave included, is read before the next one is let in.
-//!   `keeper/hold/attach.rs` (`forbids`); `wrap/resume.rs`,
-//!   an_unknown_host_s_close_ends_the_server_and_the_next_one_is_told_so_once.
+//! - That a keeper ends on purpose is said before its connection ends: else another server is started at
+//!   once. `keeper/hold/restarts.rs` (`end`);
+//!   a_keeper_says_that_it_ends_on_purpose_before_its_connection_ends.
 //! - What a server has said, on both outputs, is passed on before its end counts: else its last answer
 //!   would be an unknown outcome. `keeper/hold/restarts.rs` (`backend_ended`);
 //!   what_a_server_has_said_is_passed_on_before_its_end.
@@ -113,6 +100,16 @@
 //! - A process is held before it is looked at, and looked at again after that: its pid may be another's.
 //!   `process/src/walk.rs`, `process/src/challenge.rs`, `process/src/health.rs`; `process/src/tests`, and
 //!   `kernels.rs`, who_is_gone_by_the_kernel_s_word_is_not_asked.
+//!
+//! Steps whose exchange no test sees, since both are done at once or the second makes up for the first
+//!
+//! - What a former front has sent is read once more before the next one is let in, also where both come at
+//!   the same moment. `keeper/hold/attach.rs` (`forbids`).
+//! - Signals are blocked before there is a thread that one could interrupt. `front.rs`, `signals.rs`.
+//! - The timer of the end of the input begins before the keepers are told. `front/input_end.rs`.
+//! - A front asks for the process that shares a server once more after it has the lock; a second such
+//!   process would exit, since the daemon gives it no lease. `server/shared/place.rs`.
+//! - The filters of an edited list hold before its servers are started. `front/bundle.rs`.
 
 mod claims;
 mod keepers;

@@ -12,7 +12,7 @@ use super::by_every_door;
 use crate::remote;
 use crate::told_to_models::{SETTINGS, assert_refused, wrapping};
 use crate::world;
-use crate::wrap::{gate, tiny, wrapped};
+use crate::wrap::{gate, keeping, tiny, wrapped};
 
 /// The longest that a claim waits for another holder is a part of what a host waits for us. It tells
 /// servers apart.
@@ -216,4 +216,35 @@ fn a_name_is_locked_before_its_server_is_started() {
     );
     assert!(why.contains(&holder), "{answer}");
     assert!(!fs::exists(started).expect("it can be looked at"));
+}
+
+/// The front that has taken the session was told to take it, too, and is not told that again.
+#[test]
+fn a_name_is_taken_once_and_not_taken_back() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let taking = world.wrapping(&["--take", "--name", "n"], &tiny(&world));
+    let mut former = Client::connected(world.front(&taking));
+    assert_eq!(former.count(), 1);
+    let mut next = Client::connected(world.front(&taking));
+    assert_eq!(next.count(), 2);
+    former.pipe.errors.wait("taken: ");
+    assert_eq!(next.count(), 3);
+    assert!(!next.pipe.errors.text().contains("taken: "));
+}
+
+/// A claim that is answered after that would be a lease of a front that runs its command as it is.
+#[test]
+fn a_claim_waits_for_another_holder_and_not_longer_than_its_front_for_the_daemon() {
+    let world = world(CLAIM_WAIT);
+    let _daemon = world.daemon();
+    let words = wrapped(&world, &tiny(&world));
+    let wait = [("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "2000")];
+    let mut holder = Client::connected(world.front_with(&words, &wait));
+    assert_eq!(holder.count(), 1);
+    let mut next = Client::connected(world.front_with(&words, &wait));
+    assert_eq!(next.count(), 1);
+    let said = next.pipe.errors.text();
+    assert!(!said.contains("without being kept"), "{said}");
+    assert_eq!(world.backends().len(), 2, "{said}");
 }

@@ -140,6 +140,30 @@ fn a_server_that_is_replaced_is_gone_before_the_next_one_is_started() {
     assert_eq!(how, "free\n".repeat(3));
 }
 
+/// A front whose keeper is lost without a word starts the next one at once.
+#[test]
+fn a_keeper_says_that_it_ends_on_purpose_before_its_connection_ends() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let (server, starts) = locking(&world);
+    let mut client = connect(&world, &server);
+    client.ping();
+    let backend = world.backend();
+    let mut stop = world.sessiond(&["stop", &backend.session]);
+    assert!(stop.output().expect("it runs").status.success());
+    backend.ended();
+    // Another server is started, and used, meanwhile.
+    let words = world.wrapping(&["--instance", "other"], &tiny(&world));
+    assert_eq!(Client::connected(world.front(&words)).count(), 1);
+    let how = fs::read_to_string(&starts).expect("written");
+    assert_eq!(how, "free\n");
+    // Nothing is lost by the next use.
+    let list = client.request("tools/list", json!({}));
+    assert!(client.answer(list)["result"].is_object());
+    let how = fs::read_to_string(&starts).expect("written");
+    assert_eq!(how, "free\n".repeat(2));
+}
+
 #[test]
 fn a_kept_server_is_gone_before_its_command_is_run_as_it_is() {
     let world = keeping("");

@@ -14,6 +14,13 @@ use super::by_every_door;
 use crate::told_to_models::wrapping;
 use crate::world;
 
+/// The command line that runs this one with another standard error. What the shell changes of its
+/// environment tells servers apart, so all fronts are run by it.
+fn printing_to(path: &str, words: &[String]) -> Vec<String> {
+    let prefix = ["sh", "-c", "exec 2>\"$0\"; exec \"$@\"", path].map(str::to_owned);
+    [&prefix[..], words].concat()
+}
+
 /// A front whose standard error nobody reads, and which has no room for a byte.
 fn unread(world: &World, words: &[String]) -> (Client<Front>, std::fs::File) {
     let pipe = world.root().join("stderr");
@@ -28,10 +35,9 @@ fn unread(world: &World, words: &[String]) -> (Client<Front>, std::fs::File) {
     for size in [4096, 1] {
         while full.write(&vec![b'x'; size]).is_ok() {}
     }
-    let script = "exec 2>\"$0\"; exec \"$@\"".to_owned();
-    let path = pipe.to_str().expect("UTF-8").to_owned();
-    let words = [&["sh".into(), "-c".into(), script, path], words].concat();
-    (Client::connected(world.front(&words)), full)
+    let path = pipe.to_str().expect("UTF-8");
+    let client = Client::connected(world.front(&printing_to(path, words)));
+    (client, full)
 }
 
 /// A front tells nothing that its host can't read; the next one tells it.
@@ -42,7 +48,8 @@ fn a_loss_counts_as_told_only_after_its_line_was_written() {
             let world = world("");
             let _daemon = world.daemon();
             let words = wrapping(&world, door);
-            let mut client = Client::connected(world.front(&words));
+            let printing = printing_to("/dev/stderr", &words);
+            let mut client = Client::connected(world.front(&printing));
             assert_eq!(client.count(), 1, "{door:?}");
             let backend = world.backend();
             backend.cut_off(&mut client.pipe);
@@ -60,7 +67,7 @@ fn a_loss_counts_as_told_only_after_its_line_was_written() {
             }
             silent.pipe.kill();
             drop(full);
-            let mut next = Client::connected(world.front(&words));
+            let mut next = Client::connected(world.front(&printing));
             assert_eq!(next.count(), 101, "{door:?}");
             next.pipe.errors.wait("this server begins afresh");
         }
