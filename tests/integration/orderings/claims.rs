@@ -165,7 +165,10 @@ fn a_session_is_claimed_before_the_front_hides_what_it_was_started_with() {
     let world = world("");
     let _daemon = unprivileged(&world);
     let upstream = remote::express(&world, &[]);
-    assert_key_is_known(&world, &wrapped(&world, &[upstream.url.clone()]));
+    assert_key_is_known(
+        &world,
+        &wrapped(&world, std::slice::from_ref(&upstream.url)),
+    );
 }
 
 /// Another front of the host would wait for the lease until the host has closed this one.
