@@ -50,6 +50,11 @@ impl<R> Frames<R> {
     pub fn new(reader: R, buffer: FrameBuffer) -> Self {
         Self { reader, buffer }
     }
+
+    /// Whether a frame was begun that has not come to its end.
+    pub fn is_mid_frame(&self) -> bool {
+        self.buffer.is_mid_frame()
+    }
 }
 
 impl<R: AsyncRead + Unpin> Frames<R> {
@@ -275,7 +280,7 @@ impl FrameSender {
 
     /// This front is about to leave, by a signal of this number, or because its host has closed its
     /// end (0). Never waits: a line that was begun ends first. If it does not, since the keeper has
-    /// no room for it, the front counts as one that was cut off.
+    /// no room for it, the keeper takes that for the same.
     pub(crate) fn leave(&self, signal: u64) {
         self.leave_within(signal, Duration::ZERO);
     }

@@ -278,6 +278,12 @@ impl FrameBuffer {
         }))
     }
 
+    /// Whether a frame was begun that is not there to its end.
+    #[must_use]
+    pub fn is_mid_frame(&self) -> bool {
+        self.cut.is_some() || !self.bytes.is_empty()
+    }
+
     /// The header at the front of the buffer, when it is there.
     fn header(&self) -> Result<Option<Header>, FrameError> {
         self.bytes.first_chunk().map(Header::decode).transpose()

@@ -122,6 +122,11 @@ impl Front {
         while let Some(said) = self.reader.next_at_once() {
             let _ = self.note(said.kind, said.number);
         }
+        // In the middle of a message it can't say how it leaves. Its host may have closed it, and then
+        // nobody else may have the server.
+        if self.reader.is_mid_frame() {
+            self.leaves.get_or_insert(0);
+        }
     }
 
     /// Whether it has said that it is about to leave.
@@ -191,6 +196,18 @@ mod tests {
         let skipped = 2 * text.len();
         let wanted = format!("\n[{skipped} bytes of standard error were not read in time]\non");
         assert_eq!((kind, said), (Kind::Stderr, Bytes::from(wanted)));
+    }
+
+    #[tokio::test]
+    async fn a_front_that_leaves_in_the_middle_of_a_message_may_have_been_closed() {
+        for (sent, is_leaving) in [(0, false), (7, true), (20, true), (25, false)] {
+            let (mut front, theirs) = front();
+            let line = mcp_sessiond_proto::backends::frame::frame(Kind::Line, 0, b"{\"id\":1}\n");
+            theirs.try_write(&line[..sent]).expect("there is room");
+            drop(theirs);
+            front.note_rest();
+            assert_eq!(front.is_leaving(), is_leaving, "{sent}");
+        }
     }
 
     #[tokio::test]
