@@ -11,8 +11,8 @@ use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Loss, RequestId, Resume, SessionId, Siblings};
 
 use super::indexes::OfKey;
-use super::losses::{Told, own};
 use super::records::{CLAIMED_KEYS_MAX, ProgramDir};
+use super::told::{Told, own};
 use super::{
     Claimant, Effect, Lease, Millis, Owner, Registry, Rule, SessionRecord, Ticket, TokenFile,
 };

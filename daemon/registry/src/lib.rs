@@ -9,6 +9,7 @@
 //! - [`leases`]: what may be done under a lease: the epoch is checked in the step of the change.
 //! - [`keepers`]: which keeper holds a session's backend, and which has to end. [`services`]: the
 //!   same for services, whose sessions live in the storage.
+//! - [`losses`]: what has to be told, until somebody has. [`told`]: what the answer to a claim says of it.
 //! - [`unreachable`]: what nobody can resume ends at once.
 //! - [`facts`]: what is known of servers, whoever's they are.
 //! - [`effects`]: what the engine must do, in order. [`records`]: what is put on record.
@@ -41,6 +42,7 @@ mod records;
 mod services;
 #[cfg(test)]
 mod tests;
+mod told;
 mod unreachable;
 
 use alloc::collections::{BTreeMap, BTreeSet};

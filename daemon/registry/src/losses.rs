@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, LossId, LossRecord, SessionId};
 
+use super::told::{Told, own};
 use super::{Claim, Registry};
 
 /// Losses that are remembered of one host until they are told: a daemon that was killed with all
@@ -15,32 +16,6 @@ const LOSSES_MAX: usize = super::records::BACKENDS_PER_SESSION + 64;
 
 /// Rules that are remembered of one host.
 const RULES_MAX: usize = 64;
-
-/// What a claim is told that gets a fresh session: nothing was before, or this became of it. No
-/// session is opened without, and only what is on record makes one.
-#[derive(Debug)]
-pub(super) struct Told {
-    because: Option<Loss>,
-    lost: Vec<LossRecord>,
-}
-
-impl Told {
-    /// Why it gets what it gets.
-    pub(super) fn because(&self) -> Option<Loss> {
-        self.because
-    }
-
-    /// What is on record of that, and of the members of its session.
-    pub(super) fn lost(self) -> Vec<LossRecord> {
-        self.lost
-    }
-}
-
-/// The loss of the session itself, among those of its members.
-pub(super) fn own(lost: &[LossRecord]) -> Option<Loss> {
-    let own = lost.iter().find(|loss| loss.of.is_none())?;
-    Some(own.because)
-}
 
 impl Registry {
     /// The time of day, in ms since the Unix epoch, for what is recorded from now on.
@@ -92,7 +67,7 @@ impl Registry {
         }
         let lost = self.carried(claim, key, |_| true);
         let because = new.or_else(|| own(&lost));
-        Told { because, lost }
+        Told::new(because, lost)
     }
 
     /// The same for a claim that asks for nothing that was before.
@@ -100,10 +75,7 @@ impl Registry {
         let lost = claim.key.map_or_else(Vec::new, |key| {
             self.carried(claim, key, |loss| loss.of.is_some())
         });
-        Told {
-            because: None,
-            lost,
-        }
+        Told::new(None, lost)
     }
 
     /// What is on record of these losses for a claim with this key, one of each member. It stays
