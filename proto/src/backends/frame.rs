@@ -109,7 +109,7 @@ pub struct Header {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The kind is none, or a byte is not 0 that has to be.
-    #[error("a frame begins with {0:02x?}, which is no kind of frame")]
+    #[error("a frame begins with {0:02x?}, which is not a kind of frame")]
     Kind([u8; 4]),
     /// The body has too many bytes for a frame of this kind.
     #[error("a frame of {0} bytes was announced, which is too long for its kind")]
