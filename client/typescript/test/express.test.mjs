@@ -49,7 +49,9 @@ test('the sessions of a site survive it, end when destroyed, and their ids are n
   const sid = decodeURIComponent(cookie).match(/s:([^.]*)/)[1];
   assert.ok(kept.every(({ id }) => id !== sid && !id.includes(sid)));
   const living = kept.filter(({ status }) => status.is === 'ready');
-  assert.equal(living[0].expiresMs - living[0].activeMs, 60_000, 'it lives as long as its cookie');
+  // The cookie's end is a time of day: what is left of it by now is what counts.
+  const left = living[0].expiresMs - living[0].activeMs;
+  assert.ok(left > 50_000 && left <= 60_000, `it lives as long as its cookie: ${left}`);
   assert.equal((await two('/clear'))[0], 'clear');
   assert.equal((await one())[0], '1');
   await kill(second.child);
