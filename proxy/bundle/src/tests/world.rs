@@ -40,7 +40,7 @@ pub(super) struct Server {
     /// What it heard, other than handshake and lists.
     heard: Mutex<VecDeque<Message>>,
     hears: Notify,
-    says: Mutex<Option<mpsc::Sender<TrackedLine>>>,
+    says: tokio::sync::watch::Sender<Option<mpsc::Sender<TrackedLine>>>,
     reads: tokio::sync::watch::Sender<bool>,
     starting: Arc<Starting>,
     /// As a process that comes later has it.
@@ -184,7 +184,7 @@ impl Server {
 
     /// It says this.
     pub(super) async fn says(&self, line: &str) {
-        let says = lock(&self.says).clone().expect("a server that runs");
+        let says = self.says.borrow().clone().expect("a server that runs");
         says.send(TrackedLine::once(line.to_owned().into()))
             .await
             .expect("somebody who reads");
@@ -197,7 +197,7 @@ impl Server {
 
     /// It is gone.
     pub(super) fn dies(&self) {
-        *lock(&self.says) = None;
+        self.says.send_replace(None);
     }
 
     /// The next message that it hears, other than handshake and lists, as JSON.
@@ -248,7 +248,7 @@ impl Source for Of {
                     end: End::by_drop(),
                 });
             }
-            *lock(&server.says) = Some(says.clone());
+            server.says.send_replace(Some(says.clone()));
             let own = server.clone();
             // Until it has said what it has, or is ended, it is starting.
             tokio::spawn(async move {
@@ -289,9 +289,8 @@ impl Source for Of {
 
 /// Comes back once the server has died.
 async fn died(server: &Server) {
-    while lock(&server.says).is_some() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    // The server outlives this.
+    let _ = server.says.subscribe().wait_for(Option::is_none).await;
 }
 
 /// A host that writes down what it hears.
@@ -333,7 +332,7 @@ impl World {
                 started: AtomicUsize::new(0),
                 heard: Mutex::default(),
                 hears: Notify::new(),
-                says: Mutex::default(),
+                says: tokio::sync::watch::Sender::default(),
                 reads: tokio::sync::watch::Sender::new(true),
                 starting: starting.clone(),
                 identity: Mutex::default(),
