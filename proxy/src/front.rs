@@ -19,14 +19,17 @@
 //! on whole, to the keeper or to the command that is run in its place.
 
 pub mod bundle;
+mod client;
+mod connection_report;
+mod drive;
 pub mod failed_start;
 pub mod first_line;
 pub mod forward;
 mod input_end;
 pub mod lazy;
 pub mod leave;
-pub mod open;
 mod pass_through;
+mod pending_leaves;
 pub(crate) mod probe;
 mod raw;
 pub mod remote;
@@ -42,22 +45,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mcp_sessiond_client::{ClaimRequest, Error, Options, Outcome};
-use mcp_sessiond_proto::backends::Attached;
+use mcp_sessiond_client::{ClaimRequest, Error, Options};
 use mcp_sessiond_proto::facts::Learned;
 use mcp_sessiond_proto::paths;
 
-use crate::frames::FrameSender;
 use crate::lines::LineBuffer;
 use crate::memory::forbid_core_dumps;
-use crate::notices::{CarriedLoss, duration, note_unkept, print, print_claim, print_ended};
+use crate::notices::{note_unkept, print};
 use crate::program::{LaunchEnv, Program};
 use crate::server::attach::{Attaching, Attachment, NoBackend, attach_first};
 use crate::server::child::PlainChild;
 use crate::server::kept::{Door, Releaser, Stopper};
 use crate::server::without_daemon::{self, WithoutDaemon};
 use crate::signals::{ENDING, GivenMask};
-use crate::stderr::Stderr;
+use crate::stderr::{NamedStderr, Stderr};
 use crate::waits::{ATTACH_WAIT, PAUSE, PAUSE_MAX, Waits};
 use failed_start::{FailedStart, Next, StartError};
 use first_line::FirstLine;
@@ -75,9 +76,6 @@ pub(crate) const FAILED: u8 = 71;
 
 /// Why a host gets a server of its own.
 const PROBES_ONLY: &str = "this host has sent nothing but `server/discover` three times in a row, as a host that speaks only MCP 2026-07-28 does";
-
-/// Variables that are named when they differ. Another host may have dozens of its own.
-const NAMES_SHOWN: usize = 8;
 
 /// What a front has found out and read before it asks for a backend.
 pub(crate) struct FrontSetup<'a> {
@@ -440,88 +438,6 @@ impl Start<'_> {
     }
 }
 
-/// What the host's user should know of how this server came to be.
-struct Report {
-    loss: Option<CarriedLoss>,
-    outcome: Outcome,
-    attached: Attached,
-    /// How the keeper hears that its host was told.
-    sender: Arc<FrameSender>,
-    differing: Vec<String>,
-    /// What has happened if this front had a server before.
-    again: Option<&'static str>,
-}
-
-impl Report {
-    fn of(attachment: &mut Attachment, again: Option<&'static str>) -> Self {
-        Self {
-            loss: attachment.loss.take(),
-            outcome: attachment.outcome,
-            attached: attachment.attached.clone(),
-            sender: attachment.sender.clone(),
-            differing: std::mem::take(&mut attachment.differing),
-            again,
-        }
-    }
-
-    fn print(self, stderr: &Stderr) {
-        let Self {
-            loss,
-            outcome,
-            attached,
-            sender,
-            differing,
-            again,
-        } = self;
-        let has_told = match (again, loss) {
-            // This front has seen it.
-            (Some(again), Some(loss)) if !loss.because.is_rule() => {
-                stderr.print_then(&again, move || loss.told());
-                true
-            }
-            (_, loss) => print_claim(stderr, loss, outcome),
-        };
-        // A former keeper's end is one loss, and that of a server of this keeper another one.
-        if !attached.ended.is_empty() {
-            print_ended(stderr, None, &attached.ended, sender);
-        } else if has_told {
-            // That says why it is a fresh one.
-        } else if let Some(again) = again {
-            stderr.print(&again);
-        } else if attached.resumed {
-            stderr.print(&format_args!(
-                "resumed the server that has been running for {}; `mcp-sessiond restart` gives a fresh one",
-                duration(attached.age_ms)
-            ));
-        }
-        if let Some(names) = listed(&differing) {
-            stderr.print(&format_args!(
-                "the server has the environment of its first start, in which these variables differ: {names}; `--fresh` gives one with \
-                 yours"
-            ));
-        }
-        match attached.lost {
-            0 => {}
-            1 => {
-                stderr.print(&"a message was on its way when the previous connection ended, and may not have arrived");
-            }
-            lost => stderr.print(&format_args!(
-                "{lost} messages were on their way when the previous connection ended, and may not have arrived"
-            )),
-        }
-    }
-}
-
-/// Names for people: the first of them. None where there are none.
-fn listed(names: &[String]) -> Option<String> {
-    let shown = names.get(..NAMES_SHOWN).unwrap_or(names).join(", ");
-    match names.len() {
-        0 => None,
-        all if all <= NAMES_SHOWN => Some(shown),
-        all => Some(format!("{shown} and {} more", all - NAMES_SHOWN)),
-    }
-}
-
 /// Carries lines, and attaches again whenever the keeper is lost and the host has something to say.
 fn stay(
     door: &mut dyn Attaching,
@@ -534,6 +450,7 @@ fn stay(
         return Ok(ExitCode::SUCCESS);
     };
     let mut reattached = None;
+    let mut reports = connection_report::reports(NamedStderr::of_one(stderr.clone()), None);
     let (watching, printing) = (carrier.clone(), stderr.clone());
     std::thread::Builder::new()
         .name("keeper-watch".into())
@@ -542,8 +459,7 @@ fn stay(
         if let Some(news) = door.notice() {
             stderr.print(&news);
         }
-        let (report, to) = (Report::of(&mut attachment, reattached), stderr.clone());
-        carrier.once_used(Box::new(move || report.print(&to)));
+        carrier.once_used(reports(&mut attachment, reattached));
         carrier.watch_by(attachment.watch.clone());
         if carrier.set_keeper(attachment.sender.clone()).is_ok() {
             carrier.forward_from_keeper(attachment, stderr.of_server(None));

@@ -53,6 +53,7 @@
 #![forbid(unsafe_code)]
 
 mod closed;
+mod connection;
 pub mod frames;
 pub mod front;
 pub mod id_prefix;

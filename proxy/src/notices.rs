@@ -10,7 +10,7 @@ use mcp_sessiond_proto::paths;
 use mcp_sessiond_proto::{LossId, LossRecord};
 
 use crate::frames::FrameSender;
-use crate::stderr::{Stderr, sentence};
+use crate::stderr::{NamedStderr, Stderr, sentence};
 pub(crate) use crate::unkept::FailedNote;
 use crate::unkept::{self, Unkept};
 
@@ -50,7 +50,11 @@ impl CarriedLoss {
 }
 
 /// What the host's user should know of how the session was got. False: nothing.
-pub(crate) fn print_claim(stderr: &Stderr, loss: Option<CarriedLoss>, outcome: Outcome) -> bool {
+pub(crate) fn print_claim(
+    stderr: &NamedStderr,
+    loss: Option<CarriedLoss>,
+    outcome: Option<Outcome>,
+) -> bool {
     match (loss, outcome) {
         (Some(loss), _) => {
             let because = loss.because;
@@ -62,7 +66,7 @@ pub(crate) fn print_claim(stderr: &Stderr, loss: Option<CarriedLoss>, outcome: O
             let what = format!("{begins}: {}", because.sentence());
             stderr.print_then(&what, move || loss.told());
         }
-        (None, Outcome::FreshDoubtful) => stderr.print(
+        (None, Some(Outcome::FreshDoubtful)) => stderr.print(
             &"this server will not survive a reconnect: what it was started with can't be read; \
               `mcp-sessiond doctor` says which part, and `--instance NAME` may help",
         ),
@@ -96,20 +100,14 @@ pub(crate) fn print_lost_members(
 
 /// Tells of servers that have ended without anybody telling their host so far. The keeper hears of
 /// it by `sender`.
-pub(crate) fn print_ended(
-    stderr: &Stderr,
-    name: Option<&str>,
-    ended: &[String],
-    sender: Arc<FrameSender>,
-) {
+pub(crate) fn print_ended(stderr: &NamedStderr, ended: &[String], sender: Arc<FrameSender>) {
     let [.., last] = ended else { return };
     let former = match ended.len() {
         1 => "the previous one has ended".to_owned(),
         all => format!("the {all} previous ones have ended"),
     };
-    let of = name.map(|name| format!("{name}: ")).unwrap_or_default();
     let what = format!(
-        "{of}this server begins afresh, and what the previous one had in memory is lost: {former} ({last})"
+        "this server begins afresh, and what the previous one had in memory is lost: {former} ({last})"
     );
     let ends = ended.len() as u64;
     stderr.print_then(&what, move || sender.heard(ends));

@@ -103,6 +103,44 @@ impl Stderr {
     }
 }
 
+/// Says things about one server, of several by its name.
+#[derive(Debug, Clone)]
+pub(crate) struct NamedStderr {
+    pub(crate) name: Option<String>,
+    pub(crate) stderr: Stderr,
+}
+
+impl NamedStderr {
+    /// For the host's only server.
+    pub(crate) fn of_one(stderr: Stderr) -> Self {
+        Self { name: None, stderr }
+    }
+
+    pub(crate) fn print(&self, what: &dyn std::fmt::Display) {
+        match &self.name {
+            Some(name) => self.stderr.print(&format_args!("{name}: {what}")),
+            None => self.stderr.print(what),
+        }
+    }
+
+    pub(crate) fn print_then(
+        &self,
+        what: &dyn std::fmt::Display,
+        written: impl FnOnce() + Send + 'static,
+    ) {
+        match &self.name {
+            Some(name) => self
+                .stderr
+                .print_then(&format_args!("{name}: {what}"), written),
+            None => self.stderr.print_then(what, written),
+        }
+    }
+    /// Prints what the server writes to its standard error.
+    pub(crate) fn of_server(&self) -> ServerStderr {
+        self.stderr.of_server(self.name.as_deref())
+    }
+}
+
 /// Prints what one server writes to its standard error, and what its keeper tells of it.
 #[derive(Debug)]
 pub(crate) struct ServerStderr {

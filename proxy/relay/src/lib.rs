@@ -21,6 +21,10 @@
 //! - [`relay::liveness`]: whether the backend still answers.
 //! - [`relay::queue`]: the lines that wait for either side.
 //!
+//! A host whose server may be replaced:
+//!
+//! - [`link`]: [`Link`](link::Link), which a front is around.
+//!
 //! One server for several hosts:
 //!
 //! - [`multiplexer`]: clients, calls, asks, and what becomes of each message.
@@ -48,6 +52,7 @@
 extern crate alloc;
 
 mod entry;
+pub mod link;
 pub mod multiplexer;
 mod numbers;
 mod relay;

@@ -1,19 +1,16 @@
 //! A front of several servers, which are one to its host: each has a keeper of its own, and all
 //! belong to one session.
 //!
-//! - `member`: one of the servers, in its keeper. `forward`: lines between the bundle and that.
+//! - `member`: one of the servers, in its keeper.
 //! - `name_memory`: the names by which their tools are listed, today and after a restart.
 //! - `answer_memory`: what servers have answered that are started at their first call.
 //!   `daemon_value`: where the daemon remembers both.
 //! - [`report`]: which of them can't be used, told to people and to the daemon.
-//! - `leave`: the keepers that have yet to hear that the host has left.
 //!
 //! What is listed and who is called is the bundle's: see `mcp_sessiond_bundle`.
 
 pub(super) mod answer_memory;
 mod daemon_value;
-mod forward;
-pub(super) mod leave;
 pub(super) mod member;
 mod name_memory;
 pub mod report;
@@ -46,11 +43,11 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, watch};
 
 use super::FAILED;
+use super::drive::{self, Driver, Untold};
 use super::first_line::{self, FirstLine};
-use super::input_end::{self, wait_until_unread};
-use super::probe::Untold;
-use super::stdio::{self, follow_host, signals, write, written};
-use crate::closed;
+use super::input_end;
+use super::pending_leaves::PendingLeaves;
+use super::stdio::{self, Host, farewell, signals};
 use crate::lines::LineBuffer;
 use crate::memory::{forbid_core_dumps, give_back_once_started};
 use crate::notices::{note_unkept, print, print_claim, print_lost_members};
@@ -61,10 +58,9 @@ use crate::server::remote::{Connecting, StoreUsers};
 use crate::server::shared::Shared;
 use crate::server::without_daemon;
 use crate::signals::{ENDING, GivenMask};
-use crate::stderr::Stderr;
+use crate::stderr::{NamedStderr, Stderr};
 use crate::waits::Waits;
 use answer_memory::AnswerMemory;
-use leave::PendingLeaves;
 use member::{Backend, BundleContext};
 use name_memory::NameMemory;
 use report::Report;
@@ -265,6 +261,7 @@ fn serve_host(
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     forbid_core_dumps();
     let stderr = Stderr::new()?;
+    let named = NamedStderr::of_one(stderr.clone());
     let lost = claimed
         .as_ref()
         .and_then(|(.., claimed)| claimed.because.filter(|because| !because.is_rule()));
@@ -286,10 +283,10 @@ fn serve_host(
                     ..
                 },
             )| {
-                let to = stderr.clone();
-                let untold = Untold::new(move || {
-                    print_claim(&to, loss, outcome);
-                    print_lost_members(&to, lost, confirm.as_ref());
+                let to = named.clone();
+                let untold: Untold = Box::new(move || {
+                    print_claim(&to, loss, Some(outcome));
+                    print_lost_members(&to.stderr, lost, confirm.as_ref());
                 });
                 ((releaser, untold), LeaseRef { session, epoch })
             },
@@ -301,7 +298,7 @@ fn serve_host(
         claim,
         mask,
         waits,
-        stderr: stderr.clone(),
+        stderr,
         leaving,
         lease,
         shelves: StoreUsers::default(),
@@ -311,23 +308,15 @@ fn serve_host(
         claimed_losses,
         unkept,
     });
-    let until_unread = output.try_clone()?;
-    let (out, spoken) = mpsc::channel(WAITING);
-    let (heard, from_host) = mpsc::channel(WAITING);
-    let too_large = out.clone();
-    std::thread::Builder::new()
-        .name("to-host".into())
-        .spawn(move || write(output, spoken))?;
-    follow_host(input, lines, heard, too_large, waits.stop)?;
+    let host = Host::follow(input, lines, waits.stop)?;
     let carrying = Carrying {
         common,
-        out,
-        from_host,
+        host,
         settings,
         leave,
         releaser,
         untold,
-        until_unread,
+        named,
     };
     // The list is watched from within the runtime.
     Ok(runtime.block_on(async { carry(carrying, list()).await }))
@@ -335,13 +324,12 @@ fn serve_host(
 
 struct Carrying {
     common: Arc<BundleContext>,
-    out: mpsc::Sender<TrackedLine>,
-    from_host: mpsc::Receiver<Bytes>,
+    host: Host,
     settings: Settings,
     leave: watch::Sender<bool>,
     releaser: Option<Releaser>,
     untold: Option<Untold>,
-    until_unread: File,
+    named: NamedStderr,
 }
 
 /// Where the names are remembered of the servers that are written down at this place. None where
@@ -385,13 +373,12 @@ fn report(common: &BundleContext) -> Report {
 async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
     let Carrying {
         common,
-        out,
-        mut from_host,
+        host,
         settings,
         leave,
         releaser,
-        mut untold,
-        until_unread,
+        untold,
+        named,
     } = carrying;
     let answers = AnswerMemory::new(common.options.clone(), common.stderr.clone());
     let sources = {
@@ -432,7 +419,8 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
     };
     let (first_decorations, first_log) = (decorations.clone(), log.clone());
     let make_sources = sources.clone();
-    let speaker = BundleServer::new(out.clone(), move |handshake, host| {
+    let (said, from) = mpsc::channel(WAITING);
+    let speaker = BundleServer::new(said, move |handshake, host| {
         let (first, own) = (make_sources(first, &handshake), handshake.clone());
         let backends = Backends::start("all".to_owned(), first, handshake, host, memory, settings);
         let backends = Arc::new(backends);
@@ -442,22 +430,22 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
         let _ = made.try_send((backends, current.clone(), own));
         current
     });
-    let mut bundle = None;
-    loop {
-        tokio::select! {
-            line = from_host.recv() => match line {
-                Some(line) => {
-                    untold.iter_mut().for_each(|untold| untold.host_sent(&line));
-                    speaker.receive(&line).await;
-                }
-                None => break,
-            },
-            Some(those) = is_made.recv() => {
-                tokio::spawn(report(&common).follow(Arc::downgrade(&those.0)));
-                bundle = Some(those);
-            }
-            edit = list.next(), if bundle.is_some() => match (edit, &bundle) {
-                (Edit::Servers(servers), Some((backends, current, handshake))) => match list.decorations() {
+    let (to, mut lines) = mpsc::channel::<Bytes>(WAITING);
+    let speaking = tokio::spawn(async move {
+        while let Some(line) = lines.recv().await {
+            speaker.receive(&line).await;
+        }
+        speaker.close().await;
+    });
+    let (leaving, pending_leaves) = (common.leaving.clone(), common.pending_leaves.clone());
+    tokio::spawn(async move {
+        let Some((backends, current, handshake)) = is_made.recv().await else {
+            return;
+        };
+        tokio::spawn(report(&common).follow(Arc::downgrade(&backends)));
+        loop {
+            match list.next().await {
+                Edit::Servers(servers) => match list.decorations() {
                     Ok(now) => {
                         // Before the servers that they are for.
                         let are_others = now != decorations;
@@ -466,40 +454,34 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
                             current.set(decorate(backends.clone(), &decorations, &log));
                         }
                         let wanted = identities(&servers);
-                        backends.set_sources(sources(servers, handshake), |name| running.get(name) == wanted.get(name));
+                        backends.set_sources(sources(servers, &handshake), |name| {
+                            running.get(name) == wanted.get(name)
+                        });
                         running = wanted;
                         if are_others {
                             backends.tell_changed().await;
                         }
                     }
-                    Err(why) => common.stderr.print(&format_args!("{why}; its servers stay as they are")),
+                    Err(why) => common
+                        .stderr
+                        .print(&format_args!("{why}; its servers stay as they are")),
                 },
-                (Edit::Wrong(why), _) => common.stderr.print(&why),
-                _ => {}
-            },
+                Edit::Wrong(why) => common.stderr.print(&why),
+            }
         }
-    }
-    // What is under way is still answered, to a host that still reads.
-    closed::mark();
-    leave.send_replace(true);
-    if let Some(releaser) = releaser {
-        drop(
-            std::thread::Builder::new()
-                .name("release".into())
-                .spawn(move || releaser.release()),
-        );
-    }
-    let gone = tokio::task::spawn_blocking(move || wait_until_unread(&until_unread));
-    let closed = async {
-        speaker.close().await;
-        written(&out).await;
+    });
+    let end = End::by_drop();
+    let pipe = Pipe { to, from, end };
+    let driver = move |client| {
+        Driver::new(client, drive::policy(), named)
+            .telling(untold)
+            .at_close(farewell(leave, releaser, true))
+    };
+    let close = async |connection| {
+        drop(connection);
+        let _ = speaking.await;
         answers.flush().await;
     };
-    tokio::select! {
-        () = closed => {}
-        _ = gone => {}
-    }
-    common.pending_leaves.wait().await;
-    // Threads still wait for what never comes.
-    std::process::exit(0)
+    host.carry(driver, pipe, leaving, close, pending_leaves.wait())
+        .await
 }

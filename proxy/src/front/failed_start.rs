@@ -15,7 +15,6 @@ use mcp_sessiond_relay::is_initialize;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::open::push;
 use crate::lines::{CHUNK, Line, LineBuffer, is_transient, read_into};
 use crate::notices::{FailedNote, note_failed, print};
 
@@ -172,7 +171,8 @@ fn answers(line: &Bytes, why: &str) -> Vec<u8> {
             "initialize" => answers::failed(id, why),
             _ => answers::not_sent(id, &format!("{why}; this call was not sent")),
         };
-        push(&mut all, &answer);
+        all.extend_from_slice(&answer);
+        all.push(b'\n');
     }
     all
 }

@@ -13,10 +13,10 @@ use bytes::Bytes;
 use mcp_sessiond_jsonrpc::oversized::{Oversized, too_large};
 use mcp_sessiond_proto::Json;
 use mcp_sessiond_proto::backends::frame::Kind;
+use mcp_sessiond_relay::link::open::{Open, refusals};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::input_end::exit_within;
-use super::open::{Open, refusals};
 use super::probe::is_probe;
 use super::raw::is_raw;
 use crate::frames::{FrameSender, PendingLines};
@@ -357,7 +357,7 @@ impl Carrier {
             Line::Oversized { head, tail } => match Oversized::of_host(&head, &tail) {
                 Oversized::Failed(line) => Some(line),
                 Oversized::Refused(line) => {
-                    self.answer_host(&line);
+                    self.answer_host(&[line]);
                     None
                 }
                 Oversized::Dropped => None,
@@ -432,7 +432,7 @@ impl Carrier {
                         _ => break false,
                     };
                     self.note_size(&line);
-                    state.open.from_keeper(&line);
+                    state.open.from_server(&line);
                     state.activity += 1;
                     passing.push(match &state.id_prefix {
                         Some(id_prefix) => id_prefix.to_host(&line),
@@ -532,11 +532,9 @@ impl Carrier {
 
     /// Writes a message of our own to the host. Ignores errors: the host has gone, or is about to
     /// end this process.
-    fn answer_host(&self, text: &[u8]) {
-        if !text.is_empty() {
-            self.write_to_host(&[Bytes::copy_from_slice(
-                text.strip_suffix(b"\n").unwrap_or(text),
-            )]);
+    fn answer_host(&self, answers: &[Bytes]) {
+        if !answers.is_empty() {
+            self.write_to_host(answers);
         }
     }
 }

@@ -101,8 +101,6 @@ pub(crate) struct Probing {
     /// The probe that waits for its answer.
     asked: Option<Probe>,
     initialized: bool,
-    /// Whether the host has sent more than a probe.
-    pub(crate) goes_on: bool,
 }
 
 impl Probing {
@@ -111,7 +109,6 @@ impl Probing {
             facts,
             asked: None,
             initialized: false,
-            goes_on: false,
         }
     }
 
@@ -125,9 +122,7 @@ impl Probing {
             self.learn(Learned::Initialized {});
         } else if let Some(probe) = Probe::of(line) {
             self.asked = Some(probe);
-            return;
         }
-        self.goes_on = true;
     }
 
     /// The server has sent a line.
@@ -148,23 +143,6 @@ impl Probing {
     fn learn(&self, learned: Learned) {
         let facts = self.facts.clone();
         tokio::spawn(async move { facts.learn(learned).await });
-    }
-}
-
-/// What a front has to tell of its claim, until the host has sent more than a probe: a host may probe
-/// on a process of its own, whose standard error nobody reads, and then the next front tells it.
-pub(crate) struct Untold(Option<Box<dyn FnOnce() + Send>>);
-
-impl Untold {
-    pub(crate) fn new(tell: impl FnOnce() + Send + 'static) -> Self {
-        Self(Some(Box::new(tell)))
-    }
-
-    /// The host has sent a line.
-    pub(crate) fn host_sent(&mut self, line: &Bytes) {
-        if let Some(tell) = self.0.take_if(|_| !is_probe(line)) {
-            tell();
-        }
     }
 }
 

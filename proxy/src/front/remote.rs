@@ -1,42 +1,33 @@
 //! The front of one server that runs elsewhere.
 
-use std::cell::OnceCell;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use bytes::Bytes;
-use mcp_sessiond_bundle::{Pipe, TrackedLine, WAITING};
 use mcp_sessiond_client::{ClaimRequest, Options};
-use mcp_sessiond_jsonrpc::message::{Line, Part};
-use mcp_sessiond_jsonrpc::owned::Unreadable;
 use mcp_sessiond_proto::Claimed;
 use mcp_sessiond_proto::types::LeaseRef;
-use tokio::sync::{mpsc, watch};
+use mcp_sessiond_relay::link::Policy;
+use tokio::sync::watch;
 
 use super::FAILED;
+use super::drive::{self, Driver, Untold};
 use super::first_line::{self, FirstLine};
-use super::input_end::{self, wait_until_unread};
-use super::open::{Open, refusals};
-use super::probe::{self, Opening, ProbePolicy, Probing, Untold};
-use super::stdio::{self, follow_host, signals, write, written};
-use crate::closed;
+use super::input_end;
+use super::probe::{self, Opening, ProbePolicy, Probing};
+use super::stdio::{self, Host, farewell, signals};
 use crate::lines::LineBuffer;
 use crate::memory::{forbid_core_dumps, give_back_once_started};
 use crate::notices::{note_unkept, print, print_claim};
 use crate::program::Program;
 use crate::server::facts::ServerFacts;
-use crate::server::kept::{Door, Releaser};
+use crate::server::kept::Door;
 use crate::server::remote::{Connecting, ResumeStore};
 use crate::signals::{ENDING, GivenMask};
-use crate::stderr::Stderr;
+use crate::stderr::{NamedStderr, Stderr};
 use crate::waits::Waits;
-
-/// Why calls are not made any more.
-const GONE: &str =
-    "the part of mcp-sessiond that carries messages to it has ended; reconnect it in the host";
 
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
 /// People know the server as `shown`, which has no secrets.
@@ -107,17 +98,18 @@ fn serve_host(
             .map(|claimed| (door, claimed))
     });
     let stderr = Stderr::new()?;
+    let named = NamedStderr::of_one(stderr.clone());
     let (lease, releaser, untold) = match claimed {
         Ok((door, claimed)) => {
-            let (to, loss) = (stderr.clone(), door.carried_loss(&claimed));
+            let (to, loss) = (named.clone(), door.carried_loss(&claimed));
             let Claimed {
                 session,
                 epoch,
                 outcome,
                 ..
             } = claimed;
-            let untold = Untold::new(move || {
-                print_claim(&to, loss, outcome);
+            let untold: Untold = Box::new(move || {
+                print_claim(&to, loss, Some(outcome));
             });
             let lease = LeaseRef { session, epoch };
             (Some(lease), Some(door.releaser()), Some(untold))
@@ -132,15 +124,8 @@ fn serve_host(
     };
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     forbid_core_dumps();
-    let store = ResumeStore::new(options, lease.as_ref(), shown, stderr, leaving);
-    let until_unread = output.try_clone()?;
-    let (out, spoken) = mpsc::channel(WAITING);
-    let (heard, from_host) = mpsc::channel(WAITING);
-    let too_large = out.clone();
-    std::thread::Builder::new()
-        .name("to-host".into())
-        .spawn(move || write(output, spoken))?;
-    follow_host(input, lines, heard, too_large, waits.stop)?;
+    let store = ResumeStore::new(options, lease.as_ref(), shown, stderr, leaving.clone());
+    let host = Host::follow(input, lines, waits.stop)?;
     runtime.block_on(async {
         let pipe = match connecting.connect(store.anew()).await {
             Ok(pipe) => pipe,
@@ -149,146 +134,17 @@ fn serve_host(
                 return Ok(ExitCode::from(FAILED));
             }
         };
-        let carrying = Carrying {
-            pipe,
-            out,
-            from_host,
-            leave,
-            open: Open::default(),
-            probing: Probing::new(facts),
-            untold,
+        let policy = Policy {
+            refuses_unreadable: true,
+            ..drive::policy()
         };
-        let gone = tokio::task::spawn_blocking(move || wait_until_unread(&until_unread));
-        tokio::select! {
-            () = carrying.run(releaser) => {}
-            _ = gone => {}
-        }
-        // Threads still wait for what never comes.
-        std::process::exit(0)
+        let driver = move |client| {
+            Driver::new(client, policy, named)
+                .learning(Probing::new(facts))
+                .telling(untold)
+                .at_close(farewell(leave, releaser, true))
+        };
+        let leave = std::future::ready(());
+        host.carry(driver, pipe, leaving, async |_| {}, leave).await
     })
-}
-
-/// Carries lines between the host and the server.
-struct Carrying {
-    pipe: Pipe,
-    out: mpsc::Sender<TrackedLine>,
-    from_host: mpsc::Receiver<Bytes>,
-    leave: watch::Sender<bool>,
-    open: Open,
-    probing: Probing,
-    untold: Option<Untold>,
-}
-
-impl Carrying {
-    /// Until the host has closed its end, and what was under way by then is answered.
-    async fn run(mut self, releaser: Option<Releaser>) {
-        loop {
-            tokio::select! {
-                line = self.from_host.recv() => match line {
-                    Some(line) => self.pass(line).await,
-                    None => break,
-                },
-                Some(said) = self.pipe.from.recv() => self.say(said).await,
-            }
-        }
-        // Where its `initialize` had no answer, no conversation has begun that could be closed.
-        if self.probing.goes_on && self.open.unanswered().is_none() {
-            closed::mark();
-        }
-        self.leave.send_replace(true);
-        if let Some(releaser) = releaser {
-            drop(
-                std::thread::Builder::new()
-                    .name("release".into())
-                    .spawn(move || releaser.release()),
-            );
-        }
-        while !self.open.is_settled() {
-            match self.pipe.from.recv().await {
-                Some(said) => self.say(said).await,
-                None => break,
-            }
-        }
-        written(&self.out).await;
-    }
-
-    /// Passes on what the host says. What can't be read goes no further, and whoever waits for it
-    /// is told.
-    async fn pass(&mut self, line: Bytes) {
-        for answer in unreadable(&line) {
-            self.say(TrackedLine::once(answer)).await;
-        }
-        self.open.from_host(&line);
-        self.probing.host_sent(&line);
-        let untold = self.untold.iter_mut();
-        untold.for_each(|untold| untold.host_sent(&line));
-        if let Err(mpsc::error::SendError(line)) = self.pipe.to.send(line).await {
-            // Whatever has ended it: no call stays without an answer.
-            let answers = refusals(&line, GONE);
-            for answer in answers
-                .split(|byte| *byte == b'\n')
-                .filter(|answer| !answer.is_empty())
-            {
-                self.say(TrackedLine::once(Bytes::copy_from_slice(answer)))
-                    .await;
-            }
-        }
-    }
-
-    /// Passes on what the server says.
-    async fn say(&mut self, TrackedLine { line, receipt }: TrackedLine) {
-        self.open.from_keeper(&line);
-        self.probing.server_sent(&line);
-        // Whoever writes ends this process when the host is gone.
-        let _ = self.out.send(TrackedLine { line, receipt }).await;
-    }
-}
-
-/// An answer to each part of a line that is not JSON-RPC.
-fn unreadable(line: &Bytes) -> Vec<Bytes> {
-    let copy = OnceCell::new();
-    let read = Line::of(line, &copy);
-    let odd = read.parts().filter_map(|(span, part)| match part {
-        Part::Message(_) => None,
-        Part::Unreadable(_) | Part::Other => Some(span.map_or(&line[..], |span| &line[span])),
-    });
-    odd.filter_map(|sent| Unreadable::of(sent).refusal())
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    #[test]
-    fn what_can_not_be_read_is_answered_to_whoever_waits_for_it() {
-        let answers = |text: &'static str| -> Vec<(Value, Value)> {
-            let answers = unreadable(&Bytes::from(text)).into_iter();
-            let answers =
-                answers.map(|answer| serde_json::from_slice::<Value>(&answer).expect("JSON"));
-            answers
-                .map(|answer| (answer["id"].clone(), answer["error"]["code"].clone()))
-                .collect()
-        };
-        for fine in [
-            "",
-            " ",
-            r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#,
-            r#"[{"jsonrpc":"2.0","method":"x"}]"#,
-        ] {
-            assert_eq!(answers(fine), [], "{fine}");
-        }
-        assert_eq!(answers("nonsense"), [(Value::Null, json!(-32700))]);
-        assert_eq!(
-            answers(r#"{"id":7,"methode":"x"}"#),
-            [(json!(7), json!(-32600))]
-        );
-        assert_eq!(answers(r#"{"id":7,"result":1,"id":8}"#), []);
-        assert_eq!(
-            answers(r#"[{"jsonrpc":"2.0","id":1,"method":"x"}, {"id":"a"}]"#),
-            [(json!("a"), json!(-32600))]
-        );
-    }
 }

@@ -7,57 +7,129 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcp_sessiond_bundle::{Receipt, TrackedLine};
+use mcp_sessiond_bundle::{Pipe, Receipt, TrackedLine, WAITING};
 use mcp_sessiond_jsonrpc::Oversized;
 use nix::poll::PollFlags;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::input_end::{InputEnd, exit_within};
+use super::client::Client;
+use super::drive::Driver;
+use super::input_end::{InputEnd, exit_within, wait_until_unread};
 use super::leave::LAST_WORDS;
 use crate::closed;
+use crate::connection::Connection;
 use crate::lines::{CHUNK, Line, LineBuffer, is_transient, read_into};
+use crate::server::kept::Releaser;
 use crate::signals::{die_of, note_signal, when_told_to_end};
 
+/// The host's end of a front that has a runtime.
+pub(crate) struct Host {
+    pub(crate) client: Client,
+    out: mpsc::Sender<TrackedLine>,
+    output: File,
+}
+
+impl Host {
+    /// Reads the host's lines, after those that were read already, and writes to it, in threads of
+    /// their own. This process ends within `stop` once the host has closed its end.
+    ///
+    /// # Errors
+    /// When there can be no more threads or descriptors.
+    pub(crate) fn follow(input: File, lines: LineBuffer, stop: Duration) -> io::Result<Self> {
+        let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
+        let (until_unread, until_end) = (output.try_clone()?, output.try_clone()?);
+        let (out, spoken) = mpsc::channel(WAITING);
+        let (heard, from_host) = mpsc::channel(WAITING);
+        let too_large = out.clone();
+        std::thread::Builder::new()
+            .name("to-host".into())
+            .spawn(move || write(output, spoken))?;
+        let reading = move || {
+            read(input, lines, &heard, &too_large);
+            drop((heard, too_large));
+            exit_within(&until_end, stop)
+        };
+        std::thread::Builder::new()
+            .name("from-host".into())
+            .spawn(reading)?;
+        let client = Client::new(from_host, out.clone());
+        let output = until_unread;
+        Ok(Self {
+            client,
+            out,
+            output,
+        })
+    }
+
+    /// Carries lines between the host and this pipe, and ends this process when all is said, or the
+    /// host has closed its end and reads nothing any more. `close` follows the last line, and then
+    /// `leave`, also where nobody reads that line.
+    pub(crate) async fn carry(
+        self,
+        driver: impl FnOnce(Client) -> Driver,
+        pipe: Pipe,
+        mut leaving: watch::Receiver<bool>,
+        close: impl AsyncFnOnce(Option<Connection>),
+        leave: impl Future<Output = ()>,
+    ) -> ! {
+        let Self {
+            client,
+            out,
+            output,
+        } = self;
+        let carried = async {
+            let connection = driver(client).run_by_pipe(pipe).await;
+            written(&out).await;
+            close(connection).await;
+        };
+        let gone = async {
+            // Its sender is the front's.
+            let _ = leaving.wait_for(|leaving| *leaving).await;
+            let _ = tokio::task::spawn_blocking(move || wait_until_unread(&output)).await;
+        };
+        tokio::select! {
+            () = carried => {}
+            () = gone => {}
+        }
+        leave.await;
+        // Threads still wait for what never comes.
+        std::process::exit(0)
+    }
+}
+
+/// What a front does that has a session when its host has closed its end, and whether a conversation
+/// had begun. `marks`: where there is no keeper that could tell it.
+pub(crate) fn farewell(
+    leave: watch::Sender<bool>,
+    releaser: Option<Releaser>,
+    marks: bool,
+) -> impl FnOnce(bool) + Send + 'static {
+    move |has_begun| {
+        if marks && has_begun {
+            closed::mark();
+        }
+        leave.send_replace(true);
+        if let Some(releaser) = releaser {
+            // A daemon that hangs must not delay our exit.
+            drop(
+                std::thread::Builder::new()
+                    .name("release".into())
+                    .spawn(move || releaser.release()),
+            );
+        }
+    }
+}
+
 /// Waits until everything so far was written to the host.
-pub(crate) async fn written(out: &mpsc::Sender<TrackedLine>) {
+async fn written(out: &mpsc::Sender<TrackedLine>) {
     let (done, is_done) = oneshot::channel();
     let receipt = Receipt::new(move || {
         let _ = done.send(());
     });
-    if out
-        .send(TrackedLine {
-            line: Bytes::new(),
-            receipt,
-        })
-        .await
-        .is_ok()
-    {
+    let line = Bytes::new();
+    if out.send(TrackedLine { line, receipt }).await.is_ok() {
         let _ = is_done.await;
     }
-}
-
-/// Reads the host's lines in a thread of its own, until the host closes its end; then ends this
-/// process within `stop`, at the latest.
-///
-/// # Errors
-/// When there can be no more threads or descriptors.
-pub(crate) fn follow_host(
-    input: File,
-    lines: LineBuffer,
-    heard: mpsc::Sender<Bytes>,
-    out: mpsc::Sender<TrackedLine>,
-    stop: Duration,
-) -> io::Result<()> {
-    let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
-    let reading = move || {
-        read(input, lines, &heard, &out);
-        drop((heard, out));
-        exit_within(&output, stop)
-    };
-    std::thread::Builder::new()
-        .name("from-host".into())
-        .spawn(reading)
-        .map(drop)
 }
 
 /// What happens at the end of the input of a front that has a runtime.
@@ -109,7 +181,7 @@ fn pass_on(line: Line, heard: &mpsc::Sender<Bytes>, out: &mpsc::Sender<TrackedLi
 }
 
 /// Writes lines to the host, and confirms those that it has. An empty one is none.
-pub(crate) fn write(mut output: File, mut spoken: mpsc::Receiver<TrackedLine>) {
+fn write(mut output: File, mut spoken: mpsc::Receiver<TrackedLine>) {
     while let Some(TrackedLine { line, receipt }) = spoken.blocking_recv() {
         let whole = if line.is_empty() {
             Vec::new()

@@ -5,27 +5,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
-use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Source, TrackedLine, WAITING};
+use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Source, WAITING};
 use mcp_sessiond_client::{ClaimRequest, Loss, Options};
 use mcp_sessiond_proto::types::LeaseRef;
 use mcp_sessiond_proto::{BackendName, LossId};
+use mcp_sessiond_relay::link::Policy;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::forward::{Carrying, NamedStderr};
-use super::leave::{PendingLeave, PendingLeaves};
 use super::{Launch, Server};
-use crate::front::open::Open;
-use crate::id_prefix::{IdPrefix, with_id_prefix};
+use crate::front::client::Client;
+use crate::front::connection_report::{ToldByClaim, reports};
+use crate::front::drive::{self, Connector, Driver};
+use crate::front::pending_leaves::{PendingLeave, PendingLeaves};
+use crate::id_prefix::with_id_prefix;
 use crate::program::Program;
-use crate::server::attach::{Attachment, NoBackend, attach_first_waiting};
+use crate::server::attach::{Attaching, Attachment, NoBackend, attach_first_waiting};
 use crate::server::child;
 use crate::server::kept::Door;
 use crate::server::remote::{ResumeStore, StoreUsers};
 use crate::server::shared::Looking;
+use crate::server::shared::place::Place;
 use crate::signals::{GivenMask, ending_signal};
-use crate::stderr::Stderr;
+use crate::stderr::{NamedStderr, Stderr};
 use crate::waits::Waits;
 
 /// What all backends of a front have in common.
@@ -143,33 +145,46 @@ impl Backend {
         }
     }
 
-    fn carrying(&self) -> (Carrying, mpsc::Sender<Bytes>, mpsc::Receiver<TrackedLine>) {
+    /// What carries lines to the server, and the pipe to that.
+    fn driver(&self, end: End) -> (Driver, Pipe) {
         let (to, wanted) = mpsc::channel(WAITING);
         let (said, from) = mpsc::channel(WAITING);
-        let stderr = self.stderr();
-        let leaving = self.common.leaving.clone();
         let is_first = |single: &Single| !single.was_opened.swap(true, Ordering::SeqCst);
-        let id_prefix = (!self.single.as_ref().is_some_and(is_first)).then(IdPrefix::mint);
-        let pending_leaves = self.common.pending_leaves.clone();
-        let carrying = Carrying {
-            door: None,
-            open: Open::default(),
-            wanted,
-            said,
-            stderr,
+        // The keeper has failed what was asked on a former connection.
+        let shares_host = !self.single.as_ref().is_some_and(is_first);
+        let client = Client::new(wanted, said).hanging_up();
+        let policy = Policy {
+            shares_host,
+            ..drive::policy()
+        };
+        let driver = Driver::new(client, policy, self.stderr());
+        (driver, Pipe { to, from, end })
+    }
+
+    /// What is made of a way to its keeper.
+    fn connector(&self) -> impl FnOnce(Box<dyn Attaching>) -> Connector + Send + 'static {
+        let BundleContext {
+            lost,
+            lost_members,
+            claimed_losses,
             leaving,
             pending_leaves,
-            id_prefix,
-            lost: self.common.lost,
-            claimed_losses: self.common.claimed_losses.clone(),
-            is_told: self
-                .server
-                .keeper_name()
-                .is_some_and(|own| self.common.lost_members.contains(&own)),
-            is_used: false,
-            untold: None,
+            ..
+        } = &*self.common;
+        let own = self.server.keeper_name();
+        let told = ToldByClaim {
+            lost: *lost,
+            is_told: own.is_some_and(|own| lost_members.contains(&own)),
+            losses: claimed_losses.clone(),
         };
-        (carrying, to, from)
+        let reports = reports(self.stderr(), Some(told));
+        let (leaving, pending_leaves) = (leaving.clone(), pending_leaves.clone());
+        move |door| Connector {
+            door,
+            reports,
+            leaving,
+            pending_leaves,
+        }
     }
 
     fn not_opened(&self, why: NoBackend) -> Failure {
@@ -246,15 +261,20 @@ impl Source for Backend {
                     let stopper = door.stopper();
                     || Box::pin(stopper.stop())
                 });
-                let (carrying, to, from) = self.carrying();
+                let (driver, pipe) = self.driver(end);
                 let launch = self.server.launch.clone();
                 let looking = Looking::new(move || match launch() {
                     Ok(Launch::Shared(shared)) => Ok(shared),
                     Ok(_) => Err("it is no longer shared".to_owned()),
                     Err(failure) => Err(failure.message),
                 });
-                tokio::spawn(carrying.run_shared(shared, looking, door, common.mask));
-                return Ok(Pipe { to, from, end });
+                let (connector, mask) = (self.connector(), common.mask);
+                let place = move |first, wanted| {
+                    let place = Place::new(shared, looking, first, mask, door);
+                    connector(Box::new(place.while_wanted(wanted)))
+                };
+                tokio::spawn(driver.run_from_first_line(place));
+                return Ok(pipe);
             }
             let waits = common.waits;
             let opened = blocking(move || {
@@ -281,14 +301,10 @@ impl Source for Backend {
                 .map_err(|why| self.not_opened(why))?;
             let (door, attachment, pending_leave) = opened.both.take().ok_or_else(lost)?;
             let stopper = door.stopper();
-            let (mut carrying, to, from) = self.carrying();
-            carrying.door = Some(Box::new(door));
-            tokio::spawn(carrying.run(attachment, pending_leave));
-            Ok(Pipe {
-                to,
-                from,
-                end: End::new(|| Box::pin(stopper.stop())),
-            })
+            let (driver, pipe) = self.driver(End::new(|| Box::pin(stopper.stop())));
+            let connector = self.connector()(Box::new(door));
+            tokio::spawn(driver.run_attached(connector, attachment, pending_leave, None));
+            Ok(pipe)
         })
     }
 

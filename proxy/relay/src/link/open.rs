@@ -1,8 +1,11 @@
-//! What the host waits for. The keeper knows it as well; but if the keeper is lost, nobody else
-//! could tell the host.
+//! What the host waits for. A keeper knows it as well; but if the keeper is lost, nobody else could
+//! tell the host.
 
-use std::cell::OnceCell;
-use std::collections::HashSet;
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::vec::Vec;
+use core::cell::OnceCell;
 
 use bytes::Bytes;
 use mcp_sessiond_jsonrpc::answers;
@@ -12,7 +15,7 @@ use mcp_sessiond_jsonrpc::message::{Kind, Line};
 #[derive(Debug, Default)]
 pub struct Open {
     /// The raw text of their ids.
-    calls: HashSet<Box<str>>,
+    calls: BTreeSet<Box<str>>,
     /// The host's last `initialize`, and the raw text of its id while it was not answered.
     initialize: Option<Initialize>,
 }
@@ -49,7 +52,7 @@ impl Open {
     }
 
     /// Takes down what the host is told.
-    pub fn from_keeper(&mut self, line: &Bytes) {
+    pub fn from_server(&mut self, line: &Bytes) {
         if self.is_settled() {
             return;
         }
@@ -96,33 +99,26 @@ impl Open {
         self.initialize = None;
     }
 
-    /// The keeper is lost. Returns an answer to each call, a line each: nobody knows what became of
-    /// it.
-    pub fn fail_all(&mut self) -> Vec<u8> {
-        let mut failures = Vec::new();
-        for id in self.calls.drain() {
-            let why = "the server was lost before it answered; the outcome is unknown";
-            push(&mut failures, &answers::unknown(&id, why));
-        }
-        failures
+    /// The server is lost. Returns an answer to each call: nobody knows what became of it.
+    pub fn fail_all(&mut self) -> Vec<Bytes> {
+        let why = "the server was lost before it answered; the outcome is unknown";
+        let calls = core::mem::take(&mut self.calls);
+        calls
+            .iter()
+            .map(|id| answers::unknown(id, why).into())
+            .collect()
     }
 }
 
-/// An answer to each call in what the host has said, a line each: it was not sent, for this reason.
-pub fn refusals(line: &Bytes, why: &str) -> Vec<u8> {
-    let mut refusals = Vec::new();
+/// An answer to each call in what the host has said: it was not sent, for this reason.
+pub fn refusals(line: &Bytes, why: &str) -> Vec<Bytes> {
     let message = format!("the server can't be started again: {why}; this call was not sent");
     let copy = OnceCell::new();
-    for (id, _) in Line::of(line, &copy).requests() {
-        push(&mut refusals, &answers::not_sent(id, &message));
-    }
-    refusals
-}
-
-/// Appends an answer of ours, and a line's end.
-pub(super) fn push(answers: &mut Vec<u8>, answer: &[u8]) {
-    answers.extend_from_slice(answer);
-    answers.push(b'\n');
+    let read = Line::of(line, &copy);
+    let calls = read.requests();
+    calls
+        .map(|(id, _)| answers::not_sent(id, &message).into())
+        .collect()
 }
 
 #[cfg(test)]
@@ -143,11 +139,12 @@ mod tests {
         open.from_host(&line(
             r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}"#,
         ));
-        open.from_keeper(&line(r#"{"result":{"id":1},"jsonrpc":"2.0","id":1}"#));
+        open.from_server(&line(r#"{"result":{"id":1},"jsonrpc":"2.0","id":1}"#));
         // A request of the server's has an id of its own.
-        open.from_keeper(&line(r#"{"jsonrpc":"2.0","id":"b","method":"roots/list"}"#));
-        let answer: serde_json::Value =
-            serde_json::from_slice(&open.fail_all()).expect("one line of JSON");
+        open.from_server(&line(r#"{"jsonrpc":"2.0","id":"b","method":"roots/list"}"#));
+        let failed = open.fail_all();
+        let answer: serde_json::Value = serde_json::from_slice(&failed[0]).expect("JSON");
+        assert_eq!(failed.len(), 1);
         assert_eq!(answer["id"], "b");
         assert_eq!(answer["error"]["data"]["outcome"], "unknown");
         assert!(open.is_settled());
@@ -157,9 +154,9 @@ mod tests {
     fn what_can_not_be_sent_is_said_so() {
         let asked =
             line(r#"[{"jsonrpc":"2.0","id":"a","method":"x"},{"jsonrpc":"2.0","method":"n"}]"#);
-        let answer: serde_json::Value =
-            serde_json::from_slice(&refusals(&asked, "no \"such\" program"))
-                .expect("one line of JSON");
+        let refused = refusals(&asked, "no \"such\" program");
+        let answer: serde_json::Value = serde_json::from_slice(&refused[0]).expect("JSON");
+        assert_eq!(refused.len(), 1);
         assert_eq!(answer["id"], "a");
         assert_eq!(answer["error"]["data"]["outcome"], "not_sent");
         let message = answer["error"]["message"].as_str().expect("text");
@@ -173,7 +170,7 @@ mod tests {
             b"{\"id\":1,\"method\":\"x\",\"params\":[NaN,\"\xE4\"]}",
         ));
         assert!(!open.is_settled());
-        open.from_keeper(&Bytes::from_static(
+        open.from_server(&Bytes::from_static(
             b"{\"result\":[-Infinity,\"\xE4\"],\"id\":1}",
         ));
         assert!(open.is_settled());
@@ -189,13 +186,13 @@ mod tests {
             (Some(&initialize), None)
         );
         assert!(open.fail_all().is_empty());
-        open.from_keeper(&line(r#"{"jsonrpc":"2.0","id":0,"result":{}}"#));
+        open.from_server(&line(r#"{"jsonrpc":"2.0","id":0,"result":{}}"#));
         assert_eq!(
             (open.unanswered(), open.initialized()),
             (None, Some(&initialize))
         );
         open.from_host(&initialize);
-        open.from_keeper(&line(
+        open.from_server(&line(
             r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"no"}}"#,
         ));
         assert_eq!((open.unanswered(), open.initialized()), (None, None));

@@ -1,0 +1,204 @@
+//! A connection to a server: lines in both directions, whichever way they take.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mcp_sessiond_bundle::{Pipe, Receipt, TrackedLine};
+use mcp_sessiond_jsonrpc::Oversized;
+use mcp_sessiond_proto::backends::frame::{Frame, Kind};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+
+use crate::frames::{FrameSender, Frames, PendingLines};
+use crate::lines::Line;
+use crate::server::attach::Attachment;
+use crate::server::kept::KeeperWatch;
+use crate::signals::ending_signal;
+use crate::stderr::ServerStderr;
+
+/// A connection to a server.
+#[derive(Debug)]
+pub(crate) enum Connection {
+    /// To its keeper.
+    Keeper(Box<ToKeeper>),
+    /// By a task of this process.
+    Pipe(ByPipe),
+}
+
+/// What comes from a server.
+#[derive(Debug)]
+pub(crate) enum FromServer {
+    Line(TrackedLine),
+    /// Something that is not for the host, or what was to be sent was sent.
+    Nothing,
+    /// The connection has ended, and whether its keeper has said that it ends on purpose.
+    Gone {
+        on_purpose: bool,
+    },
+}
+
+/// The connection to a keeper.
+#[derive(Debug)]
+pub(crate) struct ToKeeper {
+    reader: Frames<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+    sender: Arc<FrameSender>,
+    unsent: PendingLines,
+    watch: Option<KeeperWatch>,
+    stderr: ServerStderr,
+    on_purpose: bool,
+}
+
+/// The two ends of a pipe.
+#[derive(Debug)]
+pub(crate) struct ByPipe {
+    pipe: Pipe,
+    unsent: VecDeque<Bytes>,
+}
+
+impl Connection {
+    /// To the keeper of this attachment. What its server writes to standard error goes to `stderr`.
+    ///
+    /// # Errors
+    /// Those of the descriptor.
+    pub(crate) fn to_keeper(attachment: Attachment, stderr: ServerStderr) -> io::Result<Self> {
+        let Attachment {
+            reader,
+            frames,
+            sender,
+            watch,
+            ..
+        } = attachment;
+        reader.set_nonblocking(true)?;
+        let (reader, writer) = UnixStream::from_std(reader)?.into_split();
+        Ok(Self::Keeper(Box::new(ToKeeper {
+            reader: Frames::new(reader, frames),
+            writer,
+            sender,
+            unsent: PendingLines::default(),
+            watch,
+            stderr,
+            on_purpose: false,
+        })))
+    }
+
+    pub(crate) fn by_pipe(pipe: Pipe) -> Self {
+        let unsent = VecDeque::new();
+        Self::Pipe(ByPipe { pipe, unsent })
+    }
+
+    /// Sends what is to be sent, and reads if it `reads`, until something has come of either.
+    /// Cancel-safe.
+    pub(crate) async fn go_on(&mut self, reads: bool) -> FromServer {
+        match self {
+            Self::Keeper(keeper) => keeper.go_on(reads).await,
+            Self::Pipe(pipe) => pipe.go_on(reads).await,
+        }
+    }
+
+    /// Will send this line.
+    pub(crate) fn put(&mut self, line: Bytes) {
+        match self {
+            Self::Keeper(keeper) => keeper.unsent.put(line),
+            Self::Pipe(ByPipe { unsent, .. }) => unsent.push_back(line),
+        }
+    }
+
+    /// Whether all lines were sent.
+    pub(crate) fn is_flushed(&self) -> bool {
+        match self {
+            Self::Keeper(keeper) => keeper.unsent.is_empty(),
+            Self::Pipe(ByPipe { unsent, .. }) => unsent.is_empty(),
+        }
+    }
+
+    /// The server is told that its host leaves. Never waits.
+    pub(crate) fn leave(&self) {
+        if let Self::Keeper(keeper) = self {
+            keeper.sender.leave(ending_signal());
+        }
+    }
+
+    /// How the keeper is asked whether it lives.
+    pub(crate) fn watch(&self) -> Option<&KeeperWatch> {
+        match self {
+            Self::Keeper(keeper) => keeper.watch.as_ref(),
+            Self::Pipe(_) => None,
+        }
+    }
+}
+
+impl ByPipe {
+    async fn go_on(&mut self, reads: bool) -> FromServer {
+        let Self { pipe, unsent } = self;
+        let gone = FromServer::Gone { on_purpose: false };
+        tokio::select! {
+            biased;
+            said = pipe.from.recv(), if reads => said.map_or(gone, FromServer::Line),
+            room = pipe.to.reserve(), if !unsent.is_empty() => match room {
+                Ok(room) => {
+                    if let Some(line) = unsent.pop_front() {
+                        room.send(line);
+                    }
+                    FromServer::Nothing
+                }
+                Err(_) => gone,
+            },
+            else => std::future::pending().await,
+        }
+    }
+}
+
+impl ToKeeper {
+    async fn go_on(&mut self, reads: bool) -> FromServer {
+        let is_flushed = self.unsent.is_empty();
+        let said = tokio::select! {
+            biased;
+            said = self.reader.next(), if reads => match said {
+                Ok(Some(said)) => self.read(said),
+                Ok(None) | Err(_) => None,
+            },
+            sent = self.sender.send_by(&self.writer, &mut self.unsent), if !is_flushed => {
+                sent.ok().map(|()| FromServer::Nothing)
+            }
+            else => std::future::pending().await,
+        };
+        said.unwrap_or_else(|| {
+            self.stderr.end();
+            FromServer::Gone {
+                on_purpose: self.on_purpose,
+            }
+        })
+    }
+
+    /// None: the keeper breaks the protocol.
+    fn read(&mut self, said: Frame) -> Option<FromServer> {
+        let line = match (said.kind, said.body) {
+            (Kind::Line, Line::Whole(line)) => line,
+            // With ids of the host's that are longer than any that was seen.
+            (Kind::Line, Line::Oversized { head, tail }) => {
+                match Oversized::of_server(&head, &tail) {
+                    Oversized::Failed(answer) => answer,
+                    Oversized::Refused(answer) => {
+                        self.unsent.put(answer);
+                        return Some(FromServer::Nothing);
+                    }
+                    Oversized::Dropped => return Some(FromServer::Nothing),
+                }
+            }
+            (Kind::Ending, _) => {
+                self.on_purpose = true;
+                return Some(FromServer::Nothing);
+            }
+            (kind, Line::Whole(text)) if self.stderr.note(kind, &text, &self.sender) => {
+                return Some(FromServer::Nothing);
+            }
+            _ => return None,
+        };
+        let sender = self.sender.clone();
+        let receipt = Receipt::new(move || sender.pass_on(1));
+        Some(FromServer::Line(TrackedLine { line, receipt }))
+    }
+}
