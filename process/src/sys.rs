@@ -4,6 +4,8 @@
 //! nothing. What the answers mean is for the rest of this crate, and for those who call, to say.
 #![allow(unsafe_code)]
 
+use std::io;
+
 #[cfg(target_os = "linux")]
 pub use linux::{pidfd_open, pidfd_send_signal, take_fd};
 #[cfg(target_os = "macos")]
@@ -11,6 +13,13 @@ pub use macos::{
     all_pids, bsd_info, executable, launchd_sockets, process_strings, short_info, sysctl_text,
     task_info, unique_ids, working_directory,
 };
+
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd as _;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -345,14 +354,21 @@ mod macos {
 }
 
 /// Lets tokio tell when a descriptor becomes readable.
-pub fn when_readable(
-    fd: std::os::fd::OwnedFd,
-) -> std::io::Result<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>> {
+///
+/// # Errors
+/// Those of [`watched`].
+pub fn when_readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    watched(fd, Interest::READABLE)
+}
+
+/// Lets tokio tell when a descriptor is ready.
+///
+/// # Errors
+/// `EPERM` for a file, which always is; `ENOSPC` where this user watches too many.
+pub fn watched(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` names the same open descriptor for as long as it is owned, and `AsyncFd`
     // owns it until it has deregistered it.
-    let registered = unsafe {
-        tokio::io::unix::AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE)
-    };
+    let registered = unsafe { AsyncFd::register_with_interest(fd, interest) };
     Ok(registered?)
 }
 
@@ -361,14 +377,14 @@ pub fn when_readable(
 ///
 /// # Errors
 /// Those of listen(2).
-pub fn listen(socket: std::os::fd::BorrowedFd<'_>, backlog: i32) -> std::io::Result<()> {
+pub fn listen(socket: BorrowedFd<'_>, backlog: i32) -> io::Result<()> {
     use std::os::fd::AsRawFd as _;
     // SAFETY: the call takes two integers and touches no memory of ours.
     let result = unsafe { libc::listen(socket.as_raw_fd(), backlog) };
     if result == 0 {
         Ok(())
     } else {
-        Err(std::io::Error::last_os_error())
+        Err(io::Error::last_os_error())
     }
 }
 
@@ -402,18 +418,89 @@ pub fn forget_given_signals() {
     let _ = SigSet::empty().thread_set_mask();
 }
 
+/// Reads what is there, and does not wait, although the descriptor may be one that does: others may
+/// have it, too, so its flags are not changed. For pipes, from Linux 6.4 on, and sockets.
+///
+/// # Errors
+/// `EAGAIN` where nothing is there. `EOPNOTSUPP` where that can't be done with this descriptor.
+pub fn read_at_once(from: BorrowedFd<'_>, to: &mut [u8]) -> io::Result<usize> {
+    #[cfg(target_os = "linux")]
+    {
+        let piece = libc::iovec {
+            iov_base: to.as_mut_ptr().cast(),
+            iov_len: to.len(),
+        };
+        // SAFETY: the kernel writes into the piece alone, which is ours for as long as the call lasts.
+        at_once(unsafe {
+            libc::syscall(
+                libc::SYS_preadv2,
+                from.as_raw_fd(),
+                &raw const piece,
+                1,
+                CURRENT,
+                CURRENT,
+                libc::RWF_NOWAIT,
+            )
+        })
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (from, to);
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+    }
+}
+
+/// The same for writing: these pieces, as far as there is room for them.
+///
+/// # Errors
+/// `EAGAIN` where there is no room. `EOPNOTSUPP` where that can't be done with this descriptor.
+pub fn write_at_once(to: BorrowedFd<'_>, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+    #[cfg(target_os = "linux")]
+    // SAFETY: an `IoSlice` is laid out as the system's, as its documentation promises, and the kernel
+    // reads no more pieces than there are.
+    return at_once(unsafe {
+        libc::syscall(
+            libc::SYS_pwritev2,
+            to.as_raw_fd(),
+            pieces.as_ptr(),
+            pieces.len().min(PIECES_MAX),
+            CURRENT,
+            CURRENT,
+            libc::RWF_NOWAIT,
+        )
+    });
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (to, pieces);
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+    }
+}
+
+/// Where the descriptor stands, as preadv2(2) has it: each half of an offset of -1.
+#[cfg(target_os = "linux")]
+const CURRENT: libc::c_long = -1;
+
+/// The most pieces that Linux takes in one call (`UIO_MAXIOV`).
+#[cfg(target_os = "linux")]
+const PIECES_MAX: usize = 1024;
+
+#[cfg(target_os = "linux")]
+fn at_once(result: libc::c_long) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
 /// Sets this thread's nice value, on macOS the process's. A new thread inherits that of the one
 /// that starts it.
 ///
 /// # Errors
 /// `EACCES` if this user may not lower it.
-pub fn set_nice(nice: i32) -> std::io::Result<()> {
+pub fn set_nice(nice: i32) -> io::Result<()> {
     // SAFETY: the call takes three integers and touches no memory of ours.
     let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
     if result == 0 {
         Ok(())
     } else {
-        Err(std::io::Error::last_os_error())
+        Err(io::Error::last_os_error())
     }
 }
 
@@ -422,7 +509,7 @@ pub fn set_nice(nice: i32) -> std::io::Result<()> {
 ///
 /// # Errors
 /// When the descriptors can't be listed, on a kernel that can't do it by itself.
-pub fn keep_only_standard_streams() -> std::io::Result<()> {
+pub fn keep_only_standard_streams() -> io::Result<()> {
     const FIRST: libc::c_int = 3;
     let close_at_exec = |raw: libc::c_int| {
         // SAFETY: the call takes integers, and a number that names no descriptor is refused.
@@ -444,7 +531,7 @@ pub fn keep_only_standard_streams() -> std::io::Result<()> {
         if result == 0 {
             return Ok(());
         }
-        let error = std::io::Error::last_os_error();
+        let error = io::Error::last_os_error();
         // Before Linux 5.9 there is no such call, before 5.11 no such flag, and some containers
         // refuse what their filter does not know.
         if !matches!(
@@ -500,7 +587,7 @@ fn give_back_freed() {
 /// stay in the page cache, and those that are needed again come back one by one. What was needed
 /// only to start no longer counts as ours.
 #[cfg(target_os = "linux")]
-fn let_go_of_text() -> std::io::Result<()> {
+fn let_go_of_text() -> io::Result<()> {
     for (start, end) in untouched_mappings(&std::fs::read_to_string("/proc/self/smaps")?) {
         let at = std::ptr::without_provenance_mut::<libc::c_void>(start);
         // Without the first, two MiB would come back for every page that is needed.

@@ -30,13 +30,12 @@ pub(crate) enum Connection {
 /// What comes from a server.
 #[derive(Debug)]
 pub(crate) enum FromServer {
+    /// A line, with its receipt where it came by a pipe.
     Line(TrackedLine),
     /// Something that is not for the host, or what was to be sent was sent.
     Nothing,
     /// The connection has ended, and whether its keeper has said that it ends on purpose.
-    Gone {
-        on_purpose: bool,
-    },
+    Gone { on_purpose: bool },
 }
 
 /// The connection to a keeper.
@@ -114,6 +113,54 @@ impl Connection {
         }
     }
 
+    /// What has come already. It does not wait.
+    pub(crate) fn next_ready(&mut self) -> Option<FromServer> {
+        match self {
+            Self::Keeper(keeper) => {
+                let said = keeper.reader.next_buffered()?;
+                Some(keeper.take(said))
+            }
+            Self::Pipe(ByPipe { pipe, .. }) => pipe.from.try_recv().ok().map(FromServer::Line),
+        }
+    }
+
+    /// The same, and what the system has already.
+    pub(crate) fn next_at_once(&mut self) -> Option<FromServer> {
+        match self {
+            Self::Keeper(keeper) => {
+                let said = keeper.reader.next_at_once()?;
+                Some(keeper.take(Ok(Some(said))))
+            }
+            Self::Pipe(_) => self.next_ready(),
+        }
+    }
+
+    /// What says that the line which has come last was passed on.
+    pub(crate) fn receipt(&self) -> Receipt {
+        match self {
+            Self::Keeper(keeper) => {
+                let sender = keeper.sender.clone();
+                Receipt::new(move || sender.pass_on(1))
+            }
+            Self::Pipe(_) => Receipt::none(),
+        }
+    }
+
+    /// So many more lines were passed on, of which nobody has the receipt. Never waits.
+    pub(crate) fn confirm(&self, count: u64) {
+        if let Self::Keeper(keeper) = self {
+            keeper.sender.pass_on(count);
+        }
+    }
+
+    /// The way to the keeper, for whoever ends this process.
+    pub(crate) fn sender(&self) -> Option<&Arc<FrameSender>> {
+        match self {
+            Self::Keeper(keeper) => Some(&keeper.sender),
+            Self::Pipe(_) => None,
+        }
+    }
+
     /// The server is told that its host leaves. Never waits.
     pub(crate) fn leave(&self) {
         if let Self::Keeper(keeper) = self {
@@ -154,23 +201,27 @@ impl ByPipe {
 impl ToKeeper {
     async fn go_on(&mut self, reads: bool) -> FromServer {
         let is_flushed = self.unsent.is_empty();
-        let said = tokio::select! {
+        tokio::select! {
             biased;
-            said = self.reader.next(), if reads => match said {
-                Ok(Some(said)) => self.read(said),
-                Ok(None) | Err(_) => None,
+            said = self.reader.next(), if reads => self.take(said),
+            sent = self.sender.send_by(&self.writer, &mut self.unsent), if !is_flushed => match sent {
+                Ok(()) => FromServer::Nothing,
+                Err(_) => self.gone(),
             },
-            sent = self.sender.send_by(&self.writer, &mut self.unsent), if !is_flushed => {
-                sent.ok().map(|()| FromServer::Nothing)
-            }
             else => std::future::pending().await,
-        };
-        said.unwrap_or_else(|| {
-            self.stderr.end();
-            FromServer::Gone {
-                on_purpose: self.on_purpose,
-            }
-        })
+        }
+    }
+
+    fn take(&mut self, said: io::Result<Option<Frame>>) -> FromServer {
+        let said = said.ok().flatten().and_then(|said| self.read(said));
+        said.unwrap_or_else(|| self.gone())
+    }
+
+    fn gone(&mut self) -> FromServer {
+        self.stderr.end();
+        FromServer::Gone {
+            on_purpose: self.on_purpose,
+        }
     }
 
     /// None: the keeper breaks the protocol.
@@ -197,8 +248,6 @@ impl ToKeeper {
             }
             _ => return None,
         };
-        let sender = self.sender.clone();
-        let receipt = Receipt::new(move || sender.pass_on(1));
-        Some(FromServer::Line(TrackedLine { line, receipt }))
+        Some(FromServer::Line(TrackedLine::once(line)))
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,6 @@ use mcp_sessiond_proto::backends::frame::{
     CHUNK, Frame, FrameBuffer, FrameError, HEADER_LEN, Header, Kind,
 };
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, recv, sendmsg, setsockopt, sockopt};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Interest};
 use tokio::net::unix::OwnedWriteHalf;
@@ -49,6 +48,15 @@ impl<R> Frames<R> {
     /// Will read from `reader`, after what was read already.
     pub fn new(reader: R, buffer: FrameBuffer) -> Self {
         Self { reader, buffer }
+    }
+
+    /// The next frame of those that were read already.
+    pub fn next_buffered(&mut self) -> Option<io::Result<Option<Frame>>> {
+        self.buffer
+            .next_frame()
+            .map_err(broken)
+            .map(|frame| frame.map(Some))
+            .transpose()
     }
 
     /// Whether a frame was begun that has not come to its end.
@@ -189,10 +197,6 @@ impl PendingLines {
         self.0.push_back(Outgoing::new(Kind::Line, 0, line));
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
-    }
-
     /// Whether the first one was begun.
     fn is_mid_line(&self) -> bool {
         self.0.front().is_some_and(|line| line.written > 0)
@@ -303,23 +307,7 @@ impl FrameSender {
         }
     }
 
-    /// Sends lines, and waits for room for them. Only one thread may send lines.
-    ///
-    /// # Errors
-    /// Those of the connection.
-    pub(crate) fn send(&self, lines: &mut PendingLines) -> io::Result<()> {
-        loop {
-            match self.try_send(lines) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let room = PollFd::new(self.stream.as_fd(), PollFlags::POLLOUT);
-                    let _ = poll(&mut [room], PollTimeout::NONE);
-                }
-                sent => return sent,
-            }
-        }
-    }
-
-    /// The same in a runtime, which knows by `half` when there is room. Cancel-safe.
+    /// Sends lines; `half` tells when there is room. Only one task may send lines. Cancel-safe.
     ///
     /// # Errors
     /// Those of the connection.
@@ -417,6 +405,9 @@ impl FrameSender {
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
+    use std::os::fd::AsFd as _;
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
     use super::*;
 
@@ -435,13 +426,22 @@ mod tests {
             .collect()
     }
 
+    /// Sends lines, and waits for room for them.
+    fn send(sender: &FrameSender, lines: &mut PendingLines) {
+        while let Err(error) = sender.try_send(lines) {
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+            let room = PollFd::new(sender.stream.as_fd(), PollFlags::POLLOUT);
+            poll(&mut [room], PollTimeout::NONE).expect("room");
+        }
+    }
+
     #[test]
     fn what_is_said_goes_between_the_lines() {
         let (sender, keeper) = pair();
         let mut lines = PendingLines::default();
         lines.put(Bytes::from_static(b"{}"));
         lines.put(Bytes::from_static(b"[1]"));
-        sender.send(&mut lines).expect("sent");
+        send(&sender, &mut lines);
         sender.pass_on(2);
         sender.heard(1);
         sender.pass_on(3);
@@ -469,7 +469,7 @@ mod tests {
         sender.pass_on(1);
         sender.leave(0);
         let read = std::thread::spawn(move || frames(keeper));
-        sender.send(&mut lines).expect("sent");
+        send(&sender, &mut lines);
         drop(sender);
         let wanted = [
             (Kind::Line, 0, 4 * SEND_ROOM),

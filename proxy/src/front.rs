@@ -6,8 +6,9 @@
 //!   only asks which era the server speaks. [`failed_start`]: what the
 //!   host gets while its server can't be started. `raw`: input that is not
 //!   JSON-RPC, and `pass_through` what becomes of it.
-//! - [`forward`]: lines, both ways. [`open`]: the calls that the host waits for, in case the keeper
-//!   is lost. [`leave`]: how the front ends.
+//! - [`drive`]: what carries a link's effects out; [`client`] is the host's end of it, over
+//!   [`standard`]. `connection_report`: what people are told of a connection. [`leave`]: how the
+//!   front ends.
 //! - [`shared`]: the front of a server that all hosts share. [`remote`]: of one that is reached
 //!   over HTTP. [`bundle`]: of several servers as one. [`lazy`]: of one that is started at its
 //!   first call. `stdio`: the host's end of those that have a runtime. `input_end`: the end of the
@@ -24,7 +25,6 @@ mod connection_report;
 mod drive;
 pub mod failed_start;
 pub mod first_line;
-pub mod forward;
 mod input_end;
 pub mod lazy;
 pub mod leave;
@@ -34,6 +34,7 @@ pub(crate) mod probe;
 mod raw;
 pub mod remote;
 pub mod shared;
+mod standard;
 mod stdio;
 
 use std::convert::Infallible;
@@ -41,13 +42,12 @@ use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mcp_sessiond_client::{ClaimRequest, Error, Options};
+use mcp_sessiond_client::{ClaimRequest, Options};
 use mcp_sessiond_proto::facts::Learned;
 use mcp_sessiond_proto::paths;
+use tokio::sync::watch;
 
 use crate::lines::LineBuffer;
 use crate::memory::forbid_core_dumps;
@@ -59,17 +59,16 @@ use crate::server::kept::{Door, Releaser, Stopper};
 use crate::server::without_daemon::{self, WithoutDaemon};
 use crate::signals::{ENDING, GivenMask};
 use crate::stderr::{NamedStderr, Stderr};
-use crate::waits::{ATTACH_WAIT, PAUSE, PAUSE_MAX, Waits};
+use crate::waits::Waits;
+use client::Client;
+use drive::{Connector, Driver};
 use failed_start::{FailedStart, Next, StartError};
 use first_line::FirstLine;
-use forward::Carrier;
-use leave::Leaver;
+use leave::{CurrentKeeper, Leaver};
 use pass_through::PassThrough;
-use probe::{Opening, ProbePolicy, is_probe};
-
-/// How long the host's messages wait for a keeper that was lost, before they are refused: as long
-/// as the keeper itself would let them wait for a server that has died.
-const HOLD: Duration = Duration::from_secs(2);
+use pending_leaves::PendingLeaves;
+use probe::{Opening, ProbePolicy};
+use stdio::farewell;
 
 /// The exit code of what can't be run (EX_OSERR of sysexits.h).
 pub(crate) const FAILED: u8 = 71;
@@ -175,14 +174,12 @@ struct Start<'a> {
 }
 
 fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
-    let carrier = Arc::new(Carrier::new(
-        io::stdout().as_fd().try_clone_to_owned()?.into(),
-    ));
-    let leaver = Leaver::listen(&carrier)?;
+    let current = CurrentKeeper::default();
+    let leaver = Leaver::listen(&current)?;
     let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
     let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
     let waits = start.waits;
-    input_end::watch(&input, &output, waits.stop, leaver.at_input_end(&carrier))?;
+    input_end::watch(&input, &output, waits.stop, leaver.at_input_end(&current))?;
     let mut lines = LineBuffer::default();
     let mut failed = FailedStart::of(start.program.display_name());
     let kept = loop {
@@ -213,36 +210,51 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
     };
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     forbid_core_dumps();
-    leaver.tells_keeper();
     let Kept {
-        mut way,
+        way: door,
         attachment,
         refusal,
         releaser,
         stopper,
     } = kept;
-    if let Some(why) = refusal {
-        carrier.refuse(&why);
-    }
-    let pass_through = PassThrough {
-        program: start.program.clone(),
-        launch_env: start.launch_env,
-        mask: *start.mask,
-        stopper,
-        leaver: leaver.clone(),
-        is_named: start.claim.named.is_some(),
+    current.set(attachment.as_ref().map(|attached| attached.sender.clone()));
+    leaver.tells_keeper();
+    let stderr = NamedStderr::of_one(Stderr::new()?);
+    let connector = Connector {
+        door,
+        reports: connection_report::reports(stderr.clone(), None),
+        leaving: None,
+        pending_leaves: PendingLeaves::default(),
     };
-    let listening = carrier.clone();
-    if lines.whole_line().is_some_and(|line| !is_probe(line)) {
-        carrier.note_use();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let rest = runtime.block_on(async {
+        let client = Client::host(input, output, lines)?;
+        let driver = Driver::new(client, drive::policy(), stderr)
+            .showing(current)
+            .at_close(farewell(
+                watch::Sender::default(),
+                Some(releaser),
+                false,
+                waits.stop,
+            ));
+        let first = attachment.ok_or(refusal);
+        Ok::<_, io::Error>(driver.run_kept(connector, first).await)
+    })?;
+    if let Some((lines, input)) = rest {
+        let pass_through = PassThrough {
+            program: start.program.clone(),
+            launch_env: start.launch_env,
+            mask: *start.mask,
+            stopper,
+            leaver: leaver.clone(),
+            is_named: start.claim.named.is_some(),
+        };
+        pass_through.run(&lines, input);
     }
-    std::thread::Builder::new()
-        .name("from-host".into())
-        .spawn(move || {
-            let pass_through = |lines: &LineBuffer, input| pass_through.run(lines, input);
-            listening.forward_from_host(input, lines, releaser, pass_through, waits.stop);
-        })?;
-    stay(&mut *way, &carrier, attachment)
+    // Threads still wait for what never comes.
+    std::process::exit(0)
 }
 
 /// What a front may do that has no session, for this reason.
@@ -435,97 +447,5 @@ impl Start<'_> {
                 Ok(Attempt::Failed(StartError { code, sentence }))
             }
         }
-    }
-}
-
-/// Carries lines, and attaches again whenever the keeper is lost and the host has something to say.
-fn stay(
-    door: &mut dyn Attaching,
-    carrier: &Arc<Carrier>,
-    first: Option<Attachment>,
-) -> io::Result<ExitCode> {
-    let stderr = Stderr::new()?;
-    let first = first.or_else(|| again(door, carrier, &stderr, false));
-    let Some(mut attachment) = first else {
-        return Ok(ExitCode::SUCCESS);
-    };
-    let mut reattached = None;
-    let mut reports = connection_report::reports(NamedStderr::of_one(stderr.clone()), None);
-    let (watching, printing) = (carrier.clone(), stderr.clone());
-    std::thread::Builder::new()
-        .name("keeper-watch".into())
-        .spawn(move || watching.watch_keeper(&|what| printing.print(&what)))?;
-    loop {
-        if let Some(news) = door.notice() {
-            stderr.print(&news);
-        }
-        carrier.once_used(reports(&mut attachment, reattached));
-        carrier.watch_by(attachment.watch.clone());
-        if carrier.set_keeper(attachment.sender.clone()).is_ok() {
-            carrier.forward_from_keeper(attachment, stderr.of_server(None));
-        }
-        carrier.keeper_lost();
-        carrier.wait_until_wanted();
-        attachment = match again(door, carrier, &stderr, true) {
-            Some(attachment) => attachment,
-            None => return Ok(ExitCode::SUCCESS),
-        };
-        reattached = Some(door.reattached());
-    }
-}
-
-/// Attaches again, however long it takes. When it takes too long, what the host asks for is refused
-/// meanwhile. None: the host is gone. A front that `had` it does not take it back from whoever has
-/// taken it.
-fn again(
-    door: &mut dyn Attaching,
-    carrier: &Carrier,
-    stderr: &Stderr,
-    had: bool,
-) -> Option<Attachment> {
-    let mut began = Instant::now();
-    let mut pause = PAUSE;
-    let mut said = String::new();
-    loop {
-        let why = match door.attach(carrier.initialized(), Instant::now() + ATTACH_WAIT) {
-            Ok(attachment) => return Some(attachment),
-            Err(NoBackend::NoSession(Some(Error::NoVerifiedHost { .. }), _)) => return None,
-            Err(NoBackend::Taken(why)) => {
-                let why = if had { format!("taken: {why}") } else { why };
-                carrier.refuse(&why);
-                if said != why {
-                    stderr.print(&why);
-                    said = why;
-                }
-                if had {
-                    // The host's end ends this process.
-                    loop {
-                        std::thread::park();
-                    }
-                }
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(PAUSE_MAX);
-                continue;
-            }
-            // What the host asks is held for as long as it waits.
-            Err(NoBackend::Stalled(_)) => {
-                began = Instant::now();
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(PAUSE_MAX);
-                continue;
-            }
-            Err(why) => why.to_string(),
-        };
-        if began.elapsed() >= HOLD {
-            carrier.refuse(&why);
-            if said != why {
-                stderr.print(&format_args!(
-                    "the server can't be started again: {why}; the wrapper keeps trying"
-                ));
-                said = why;
-            }
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(PAUSE_MAX);
     }
 }

@@ -3,11 +3,11 @@
 //! goes on.
 //!
 //! - [`front`]: what `mcp-sessiond wrap` is to its host. [`front::first_line`] reads the client's
-//!   name, [`front::forward`] passes lines on, [`front::open`] knows what the host waits for,
-//!   [`front::leave`] ends the front, `front::stdio` is the host's end of fronts with a runtime.
-//!   Its kinds: one server (in `front.rs`), [`front::lazy`] (started at the first call),
-//!   [`front::remote`] (over HTTP), [`front::shared`] (one server of all hosts), and
-//!   [`front::bundle`] (several servers as one).
+//!   name, [`front::drive`] carries lines between the host and whichever server there is (what
+//!   becomes of them is `mcp_sessiond_relay::link`'s), [`front::leave`] ends the front. Its kinds:
+//!   one server (in `front.rs`), [`front::lazy`] (started at the first call), [`front::remote`]
+//!   (over HTTP), [`front::shared`] (one server of all hosts), and [`front::bundle`] (several
+//!   servers as one).
 //! - [`server`]: how a front reaches its server. [`server::attach`] has the types,
 //!   [`server::kept`] claims a session and finds or starts its keeper, [`server::child`] runs a
 //!   command without a keeper, [`server::remote`] keeps what a connection over HTTP needs to go on,
@@ -21,6 +21,7 @@
 //!
 //! Below all three:
 //!
+//! - [`connection`]: lines to a server and from it, by its keeper's socket or by a pipe.
 //! - [`lines`]: lines out of bytes. [`frames`]: frames between a front and its keeper, on their way.
 //!   [`id_prefix`]: ids of a server's requests, told from those of
 //!   the server before it.

@@ -189,9 +189,14 @@ const PROXY: Layers = &[
         ],
     ),
     (
+        "connection",
+        &["frames", "lines", "server", "signals", "stderr", "bundle"],
+    ),
+    (
         "front",
         &[
             "closed",
+            "connection",
             "frames",
             "id_prefix",
             "launch_env",

@@ -9,7 +9,7 @@
 //!   takes no lease, and is told nothing. `front/probe.rs`; `probes.rs`, and `wrap/deaths.rs`,
 //!   the_end_of_a_server_is_told_until_somebody_has_read_it.
 //! - What was read before the claim is handed on whole, before what comes while the claim waits.
-//!   `front.rs`, `front/stdio.rs`;
+//!   `front/client.rs`;
 //!   what_is_sent_before_and_while_a_claim_waits_arrives_whole_once_and_in_order. To a command that is
 //!   run as it is: `wrap/other_protocols.rs`, bytes_of_another_protocol_are_passed_on_as_they_are.
 //! - The claim comes before the front clears its dumpable flag: the daemon reads the front's environment
@@ -37,14 +37,14 @@
 //! Lines (`orderings/lines.rs`)
 //!
 //! - A fresh keeper gets an `initialize` without an answer before the lines that were held.
-//!   `front/forward.rs` (`set_keeper`);
+//!   `relay/link.rs` (`connected`);
 //!   a_fresh_keeper_gets_an_initialize_without_an_answer_before_what_was_held. To the keeper of a service:
 //!   `serving/lines.rs`, an_initialize_that_is_cut_off_reaches_the_backend_once.
 //! - A call is noted before it is written: a write that fails leaves nobody without an answer.
-//!   `front/forward.rs` (`keeper_for`);
+//!   `relay/link.rs` (`pass_on`);
 //!   a_call_is_noted_before_it_is_written_so_it_is_answered_if_the_keeper_is_lost.
 //! - A line is written to the host before it is confirmed to the keeper: what was under way to a front
-//!   that is killed is counted. `front/forward.rs`, `front/stdio.rs` (`write`);
+//!   that is killed is counted. `front/client.rs` (`sent`);
 //!   an_answer_is_confirmed_to_the_keeper_only_after_the_host_was_given_it.
 //! - A kept server has ended before its command is run as it is: it may hold a port or a lock.
 //!   `front/pass_through.rs`, `server/daemon_calls.rs` (`stop`);
@@ -53,12 +53,12 @@
 //! Leaving (`orderings/leaves.rs`)
 //!
 //! - The keeper is told that the host leaves before the front ends, at a close and at a signal: else the
-//!   next front would get the server of another conversation. `front/leave.rs`, `front/forward.rs`,
-//!   `front/bundle/leave.rs`; a_keeper_is_told_that_the_host_leaves_before_the_front_ends.
+//!   next front would get the server of another conversation. `front/leave.rs`, `front/drive.rs`,
+//!   `front/pending_leaves.rs`; a_keeper_is_told_that_the_host_leaves_before_the_front_ends.
 //! - A session of remote servers is marked as closed before its front ends, since there is no keeper.
-//!   `front/stdio.rs` (`signals`), `front/remote.rs`; `remote/front.rs`,
+//!   `front/stdio.rs` (`signals`, `farewell`); `remote/front.rs`,
 //!   an_unknown_host_s_close_ends_the_session_and_a_cut_does_not.
-//! - What was answered is passed on and confirmed before the front ends. `front/forward.rs` (`leave`);
+//! - What was answered is passed on and confirmed before the front ends. `front/drive.rs` (`say_the_rest`);
 //!   `wrap/cuts.rs`, no_message_that_has_arrived_counts_as_lost_at_an_orderly_close, and
 //!   `wrap/input_end.rs`, what_is_answered_in_time_arrives_after_the_end_of_the_input.
 //! - What a server has answered is remembered before the front of `--lazy` or `--all` ends.
@@ -67,8 +67,8 @@
 //!
 //! Losses (`orderings/losses.rs`)
 //!
-//! - What a claim was told is printed only after the host has sent more than a probe. `front/forward.rs`
-//!   (`once_used`), `front/probe.rs` (`Untold`); `wrap/deaths.rs`,
+//! - What a claim was told is printed only after the host has sent more than a probe. `relay/link.rs`
+//!   (`Out::Used`), `front/drive.rs` (`Untold`); `wrap/deaths.rs`,
 //!   the_end_of_a_server_is_told_until_somebody_has_read_it.
 //! - A loss is confirmed only after its line was written. `stderr.rs`;
 //!   a_loss_counts_as_told_only_after_its_line_was_written. Of a shared server: `shared/kills.rs`,

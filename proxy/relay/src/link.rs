@@ -5,7 +5,7 @@
 //!
 //! `open.rs`: what the host waits for.
 
-pub mod open;
+mod open;
 #[cfg(test)]
 mod tests;
 
@@ -189,6 +189,10 @@ impl Link {
     /// Takes in what has happened.
     pub fn on(&mut self, what: In<'_>, now: Millis) {
         if self.phase == Phase::Over {
+            // What had come by the end is still passed on.
+            if let In::Server(line) = what {
+                self.pass(line);
+            }
             return;
         }
         match what {
@@ -201,14 +205,7 @@ impl Link {
             In::HostGone | In::Unreachable(Unreachable::NoHost) => self.end(),
             In::Connected(prefix) => self.connected(prefix),
             In::Unreachable(why) => self.unreachable(why, now),
-            In::Server(line) => {
-                self.open.from_server(&line);
-                let line = match &self.prefix {
-                    Some(prefix) => tagged(&line, prefix),
-                    None => line,
-                };
-                self.out.push_back(Out::Pass(line));
-            }
+            In::Server(line) => self.pass(line),
             In::Gone { on_purpose } => self.gone(on_purpose, now),
             In::Time => {
                 if matches!(self.phase, Phase::Pausing(until) if until <= now) {
@@ -291,6 +288,15 @@ impl Link {
             self.open.from_host(&line);
             self.out.push_back(Out::ToServer(line));
         }
+    }
+
+    fn pass(&mut self, line: Bytes) {
+        self.open.from_server(&line);
+        let line = match &self.prefix {
+            Some(prefix) => tagged(&line, prefix),
+            None => line,
+        };
+        self.out.push_back(Out::Pass(line));
     }
 
     fn connected(&mut self, prefix: &str) {

@@ -47,7 +47,7 @@ use super::drive::{self, Driver, Untold};
 use super::first_line::{self, FirstLine};
 use super::input_end;
 use super::pending_leaves::PendingLeaves;
-use super::stdio::{self, Host, farewell, signals};
+use super::stdio::{self, Front, farewell, signals};
 use crate::lines::LineBuffer;
 use crate::memory::{forbid_core_dumps, give_back_once_started};
 use crate::notices::{note_unkept, print, print_claim, print_lost_members};
@@ -308,10 +308,14 @@ fn serve_host(
         claimed_losses,
         unkept,
     });
-    let host = Host::follow(input, lines, waits.stop)?;
+    let front = Front {
+        input,
+        lines,
+        leaving: common.leaving.clone(),
+    };
     let carrying = Carrying {
         common,
-        host,
+        front,
         settings,
         leave,
         releaser,
@@ -319,12 +323,12 @@ fn serve_host(
         named,
     };
     // The list is watched from within the runtime.
-    Ok(runtime.block_on(async { carry(carrying, list()).await }))
+    runtime.block_on(async { carry(carrying, list()).await })
 }
 
 struct Carrying {
     common: Arc<BundleContext>,
-    host: Host,
+    front: Front,
     settings: Settings,
     leave: watch::Sender<bool>,
     releaser: Option<Releaser>,
@@ -370,10 +374,10 @@ fn report(common: &BundleContext) -> Report {
     Report::new(daemon, move |line| stderr.print(line))
 }
 
-async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
+async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCode> {
     let Carrying {
         common,
-        host,
+        front,
         settings,
         leave,
         releaser,
@@ -414,7 +418,7 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
         // Without them something would be let through that must not be.
         Err(why) => {
             print(&why);
-            return ExitCode::from(FAILED);
+            return Ok(ExitCode::from(FAILED));
         }
     };
     let (first_decorations, first_log) = (decorations.clone(), log.clone());
@@ -437,7 +441,7 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
         }
         speaker.close().await;
     });
-    let (leaving, pending_leaves) = (common.leaving.clone(), common.pending_leaves.clone());
+    let (pending_leaves, stop) = (common.pending_leaves.clone(), common.waits.stop);
     tokio::spawn(async move {
         let Some((backends, current, handshake)) = is_made.recv().await else {
             return;
@@ -475,13 +479,14 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
     let driver = move |client| {
         Driver::new(client, drive::policy(), named)
             .telling(untold)
-            .at_close(farewell(leave, releaser, true))
+            .at_close(farewell(leave, releaser, true, stop))
     };
     let close = async |connection| {
         drop(connection);
         let _ = speaking.await;
         answers.flush().await;
     };
-    host.carry(driver, pipe, leaving, close, pending_leaves.wait())
-        .await
+    match front
+        .carry(pipe, driver, close, pending_leaves.wait())
+        .await? {}
 }

@@ -1,12 +1,14 @@
 //! What carries a [`Link`]'s effects out: it joins a client's end, a connection, and a way to
 //! connect again.
 
+use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_bundle::{Pipe, Receipt, TrackedLine};
 use mcp_sessiond_client::{Error, RequestId};
+use mcp_sessiond_process::sys::give_back_memory;
 use mcp_sessiond_proto::Json;
 use mcp_sessiond_relay::Millis;
 use mcp_sessiond_relay::link::{In, Link, Out, Policy, Unreachable};
@@ -15,9 +17,11 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 
 use super::client::{Client, FromClient};
+use super::leave::CurrentKeeper;
 use super::pending_leaves::{PendingLeave, PendingLeaves};
 use super::probe::Probing;
 use crate::connection::{Connection, FromServer};
+use crate::lines::LineBuffer;
 use crate::server::attach::{Attaching, Attachment, NoBackend};
 use crate::server::kept::{QUIET, QUIET_MAX};
 use crate::stderr::NamedStderr;
@@ -26,6 +30,13 @@ use crate::waits::{ATTACH_WAIT, PAUSE, PAUSE_MAX};
 /// How long what the host says waits for a server that was lost, before it is refused: as long as a
 /// keeper would let it wait for one that has died.
 const HOLD: Duration = Duration::from_secs(2);
+
+/// How long nothing large is carried until memory is given back: what was needed to start, or for
+/// large lines.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// From this length on, in bytes, a line leaves memory behind that is worth giving back.
+const LARGE: usize = 64 * 1024;
 
 /// Why calls are not made any more where nothing can be connected again.
 const GONE: &str =
@@ -47,7 +58,7 @@ pub(crate) struct Connector {
     pub(crate) door: Box<dyn Attaching>,
     pub(crate) reports: Reports,
     /// Whether the host has left, where the client is not the host.
-    pub(crate) leaving: watch::Receiver<bool>,
+    pub(crate) leaving: Option<watch::Receiver<bool>>,
     pub(crate) pending_leaves: PendingLeaves,
 }
 
@@ -72,6 +83,13 @@ pub(crate) struct Driver {
     untold: Vec<Untold>,
     probing: Option<Probing>,
     farewell: Option<Farewell>,
+    /// For the threads that end this process.
+    current: Option<CurrentKeeper>,
+    /// Whether the client does not speak JSON-RPC.
+    is_raw: bool,
+    is_over: bool,
+    /// When memory is given back.
+    gives_back: Option<Instant>,
 }
 
 /// How links go on that have the host to themselves.
@@ -95,6 +113,7 @@ enum Event {
     /// Nothing has come for long.
     Quiet,
     Asked,
+    GivesBack,
 }
 
 impl Driver {
@@ -114,6 +133,10 @@ impl Driver {
             untold: Vec::new(),
             probing: None,
             farewell: None,
+            current: None,
+            is_raw: false,
+            is_over: false,
+            gives_back: None,
         }
     }
 
@@ -133,6 +156,34 @@ impl Driver {
     pub(crate) fn at_close(mut self, farewell: impl FnOnce(bool) + Send + 'static) -> Self {
         self.farewell = Some(Box::new(farewell));
         self
+    }
+
+    /// Threads that end this process find the keeper there.
+    pub(crate) fn showing(mut self, current: CurrentKeeper) -> Self {
+        self.current = Some(current);
+        self
+    }
+
+    /// Carries lines between the host and a server that has a keeper. `first`: the attachment, or,
+    /// while there is none, why the host's requests are refused, if they are. Returns what the host
+    /// has said where that is not JSON-RPC, and where the rest comes from.
+    pub(crate) async fn run_kept(
+        mut self,
+        connector: Connector,
+        first: Result<Attachment, Option<String>>,
+    ) -> Option<(LineBuffer, File)> {
+        self.gives_back = Some(self.began + IDLE);
+        let pending_leave = connector.pending_leaves.add();
+        self.connector = Some(connector);
+        match first {
+            Ok(attachment) => self.attached(attachment, pending_leave),
+            Err(refusal) => {
+                refusal.into_iter().for_each(|why| self.link.refuse(&why));
+                self.link.connect(self.now());
+            }
+        }
+        self.run().await;
+        self.client.into_rest().filter(|_| self.is_raw)
     }
 
     /// Carries lines between the client and a server that has a pipe.
@@ -210,6 +261,7 @@ impl Driver {
                 connector,
                 attempt,
                 pending_leave,
+                gives_back,
                 ..
             } = self;
             let reads_host =
@@ -227,29 +279,30 @@ impl Driver {
                 () = sleep_until(due.unwrap_or(*began)), if due.is_some() => Event::Due,
                 () = answered(&mut asking), if asking.is_some() => Event::Asked,
                 () = sleep_until(active + patience), if is_watched => Event::Quiet,
+                () = sleep_until(gives_back.unwrap_or(*began)), if gives_back.is_some() => Event::GivesBack,
             };
             match event {
-                Event::Server(FromServer::Nothing) | Event::Client(FromClient::Nothing) => {}
-                Event::Server(FromServer::Line(TrackedLine { line, receipt })) => {
+                Event::Server(said) => {
                     (active, patience) = (Instant::now(), QUIET);
-                    let probing = self.probing.iter_mut();
-                    probing.for_each(|probing| probing.server_sent(&line));
-                    self.receipt = receipt;
-                    self.link.on(In::Server(line), self.now());
+                    self.server_said(said);
+                    // What has come with it is written with it.
+                    while self.carry_out()
+                        && let Some(more) =
+                            self.connection.as_mut().and_then(Connection::next_ready)
+                    {
+                        self.server_said(more);
+                    }
                 }
-                Event::Server(FromServer::Gone { on_purpose }) => {
-                    self.connection = None;
-                    self.pending_leave = None;
-                    self.link.on(In::Gone { on_purpose }, self.now());
-                }
-                Event::Client(FromClient::Line(line)) => {
+                Event::Client(said) => {
                     (active, patience) = (Instant::now(), QUIET);
-                    let probing = self.probing.iter_mut();
-                    probing.for_each(|probing| probing.host_sent(&line));
-                    self.link.on(In::Host(line), self.now());
+                    self.client_said(said);
+                    while self.carry_out()
+                        && self.link.reads_host()
+                        && let Some(more) = self.client.next_ready()
+                    {
+                        self.client_said(more);
+                    }
                 }
-                Event::Client(FromClient::Closed) => self.link.on(In::HostClosed, self.now()),
-                Event::Client(FromClient::Gone) => self.link.on(In::HostGone, self.now()),
                 Event::Attempted(attempted) => self.attempted(attempted),
                 Event::Due => self.link.on(In::Time, self.now()),
                 Event::HostLeft => self.leave(),
@@ -266,12 +319,82 @@ impl Driver {
                     asking = None;
                     (active, patience) = (Instant::now(), (patience * 2).min(QUIET_MAX));
                 }
+                Event::GivesBack => {
+                    self.gives_back = None;
+                    give_back_memory();
+                }
             }
         }
-        self.leave();
-        while !self.client.is_flushed() {
-            self.client.go_on(false).await;
+        self.say_the_rest().await;
+    }
+
+    fn server_said(&mut self, said: FromServer) {
+        match said {
+            FromServer::Nothing => {}
+            FromServer::Line(TrackedLine { line, receipt }) => {
+                self.note_size(&line);
+                let probing = self.probing.iter_mut();
+                probing.for_each(|probing| probing.server_sent(&line));
+                self.receipt = receipt;
+                self.link.on(In::Server(line), self.now());
+            }
+            FromServer::Gone { on_purpose } => {
+                self.connection = None;
+                self.pending_leave = None;
+                self.current.iter().for_each(|current| current.set(None));
+                self.link.on(In::Gone { on_purpose }, self.now());
+            }
         }
+    }
+
+    fn client_said(&mut self, said: FromClient) {
+        match said {
+            FromClient::Nothing => {
+                let passed = self.client.take_passed();
+                if let Some(connection) = self.connection.as_ref().filter(|_| passed > 0) {
+                    connection.confirm(passed);
+                }
+            }
+            FromClient::Line(line) => {
+                self.note_size(&line);
+                let probing = self.probing.iter_mut();
+                probing.for_each(|probing| probing.host_sent(&line));
+                self.link.on(In::Host(line), self.now());
+            }
+            FromClient::Closed => self.link.on(In::HostClosed, self.now()),
+            FromClient::Gone => {
+                // Without a word before it, that is no close.
+                if let Client::Host(_) = self.client {
+                    self.connection = None;
+                }
+                self.link.on(In::HostGone, self.now());
+            }
+            FromClient::Raw => {
+                self.is_raw = true;
+                self.link.on(In::HostGone, self.now());
+            }
+        }
+    }
+
+    /// A large line leaves memory behind that is worth giving back.
+    fn note_size(&mut self, line: &Bytes) {
+        if self.current.is_some() && line.len() >= LARGE {
+            self.gives_back = Some(Instant::now() + IDLE);
+        }
+    }
+
+    /// All is said, but what has come in the meantime.
+    async fn say_the_rest(&mut self) {
+        while let Some(said) = self.connection.as_mut().and_then(Connection::next_at_once) {
+            self.server_said(said);
+            self.carry_out();
+        }
+        while !self.client.is_flushed() {
+            let said = self.client.go_on(false).await;
+            self.client_said(said);
+        }
+        self.client.finish().await;
+        self.leave();
     }
 
     /// Does what the link says. False: it is over.
@@ -280,7 +403,7 @@ impl Driver {
             match out {
                 Out::Pass(line) => {
                     let receipt = std::mem::take(&mut self.receipt);
-                    self.client.put(TrackedLine { line, receipt });
+                    self.client.pass(line, receipt, self.connection.as_ref());
                 }
                 Out::Answer(line) => self.client.put(TrackedLine::once(line)),
                 Out::ToServer(line) => {
@@ -297,10 +420,10 @@ impl Driver {
                     }
                     self.leave();
                 }
-                Out::Over => return false,
+                Out::Over => self.is_over = true,
             }
         }
-        true
+        !self.is_over
     }
 
     fn connect(&mut self) {
@@ -360,6 +483,9 @@ impl Driver {
     }
 
     fn connected(&mut self, connection: Connection) {
+        if let Some(current) = &self.current {
+            current.set(connection.sender().cloned());
+        }
         self.connection = Some(connection);
         let prefix = RequestId::mint().to_string();
         self.link.on(In::Connected(&prefix), self.now());
@@ -428,9 +554,12 @@ async fn answered(asking: &mut Option<JoinHandle<()>>) {
 
 /// Waits until the host has closed its end.
 async fn host_left(connector: &mut Option<Connector>) {
-    match connector {
+    match connector
+        .as_mut()
+        .and_then(|connector| connector.leaving.as_mut())
+    {
         // Its sender is the front's.
-        Some(connector) => drop(connector.leaving.wait_for(|leaving| *leaving).await),
+        Some(leaving) => drop(leaving.wait_for(|leaving| *leaving).await),
         None => std::future::pending().await,
     }
 }

@@ -18,7 +18,7 @@ use super::drive::{self, Driver, Untold};
 use super::first_line::FOR_EVER;
 use super::pending_leaves::PendingLeaves;
 use super::probe::ProbePolicy;
-use super::stdio::{Host, farewell};
+use super::stdio::{Front, farewell};
 use super::{FrontSetup, Way, run_with};
 use crate::memory::forbid_core_dumps;
 use crate::notices::print_claim;
@@ -106,11 +106,15 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
     let driver = move |client| {
         Driver::new(client, drive::policy(), named)
             .telling(Some(untold))
-            .at_close(farewell(leave, Some(releaser), false))
+            .at_close(farewell(leave, Some(releaser), false, waits.stop))
     };
-    let host = Host::follow(input.try_clone()?, std::mem::take(lines), waits.stop)?;
+    let front = Front {
+        input: input.try_clone()?,
+        lines: std::mem::take(lines),
+        leaving,
+    };
     let close = async |_| memory.flush().await;
-    runtime.block_on(host.carry(driver, pipe, leaving, close, pending_leaves.wait()))
+    match runtime.block_on(front.carry(pipe, driver, close, pending_leaves.wait()))? {}
 }
 
 fn server(program: &Program) -> Server {

@@ -5,19 +5,39 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mcp_sessiond_proto::Lock as _;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tokio::sync::watch;
 
-use super::forward::Carrier;
 use super::input_end::InputEnd;
 use super::probe::count_if_only_probed;
+use crate::frames::FrameSender;
 use crate::server::child::forward_signal;
-use crate::signals::{die_of, note_signal, when_told_to_end};
+use crate::signals::{die_of, ending_signal, note_signal, when_told_to_end};
 
 /// How long a signal waits until whoever carries lines has told the keepers: long enough for a few
 /// bytes to each of them. The host may have no patience for more.
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(50);
+
+/// The keeper that a front has at the moment, for the threads that end this process.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CurrentKeeper(Arc<Mutex<Option<Arc<FrameSender>>>>);
+
+impl CurrentKeeper {
+    pub(crate) fn set(&self, keeper: Option<Arc<FrameSender>>) {
+        *self.0.locked() = keeper;
+    }
+
+    /// Tells the keeper that this front is about to leave. Waits so long for the end of a line that
+    /// is on its way.
+    fn leave_within(&self, patience: Duration) {
+        let keeper = self.0.locked().clone();
+        if let Some(keeper) = keeper {
+            keeper.leave_within(ending_signal(), patience);
+        }
+    }
+}
 
 /// Waits for signals that ask this process to end.
 #[derive(Debug, Clone)]
@@ -42,10 +62,10 @@ impl Leaver {
     ///
     /// # Errors
     /// When there can be no more threads or descriptors.
-    pub fn listen(carrier: &Arc<Carrier>) -> io::Result<Self> {
+    pub(crate) fn listen(current: &CurrentKeeper) -> io::Result<Self> {
         let leaver = Self(Arc::default());
-        let (this, carrier) = (leaver.clone(), carrier.clone());
-        when_told_to_end(move |signal| this.leave(&carrier, signal))?;
+        let (this, current) = (leaver.clone(), current.clone());
+        when_told_to_end(move |signal| this.leave(&current, signal))?;
         Ok(leaver)
     }
 
@@ -65,18 +85,17 @@ impl Leaver {
     }
 
     /// What happens when the host has closed its end.
-    pub(super) fn at_input_end(&self, carrier: &Arc<Carrier>) -> InputEnd {
-        let (this, asked, carrier) = (self.clone(), self.clone(), carrier.clone());
+    pub(super) fn at_input_end(&self, current: &CurrentKeeper) -> InputEnd {
+        let (this, asked, current) = (self.clone(), self.clone(), current.clone());
         InputEnd {
             leave: Box::new(move || {
-                // Not while the way is locked: whoever writes to the host may hold the carrier.
                 let by = match &*this.way() {
                     Way::Orderly => None,
                     Way::By(leave) => Some(leave.clone()),
                     Way::AtOnce | Way::HandedOn(_) => return,
                 };
                 match by {
-                    None => carrier.send_leave(),
+                    None => current.leave_within(Duration::ZERO),
                     Some(leave) => _ = leave.send_replace(true),
                 }
             }),
@@ -92,7 +111,7 @@ impl Leaver {
         *self.way() = way;
     }
 
-    fn leave(&self, carrier: &Carrier, signal: Signal) {
+    fn leave(&self, current: &CurrentKeeper, signal: Signal) {
         note_signal(signal);
         let mut way = self.way();
         match std::mem::take(&mut *way) {
@@ -101,7 +120,7 @@ impl Leaver {
                 die_of(signal)
             }
             Way::Orderly => {
-                carrier.send_leave_within(LAST_WORDS);
+                current.leave_within(LAST_WORDS);
                 die_of(signal)
             }
             Way::By(leave) => {

@@ -187,11 +187,6 @@ fn probe_in(lines: &LineBuffer) -> Option<Probe> {
     Probe::of(&Bytes::copy_from_slice(lines.whole_line()?))
 }
 
-/// Whether a line is nothing but a probe.
-pub(crate) fn is_probe(line: &[u8]) -> bool {
-    Probe::of(&Bytes::copy_from_slice(line)).is_some()
-}
-
 fn is_initialize_line(line: &[u8]) -> bool {
     is_initialize(&Bytes::copy_from_slice(line))
 }

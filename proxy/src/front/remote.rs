@@ -17,7 +17,7 @@ use super::drive::{self, Driver, Untold};
 use super::first_line::{self, FirstLine};
 use super::input_end;
 use super::probe::{self, Opening, ProbePolicy, Probing};
-use super::stdio::{self, Host, farewell, signals};
+use super::stdio::{self, Front, farewell, signals};
 use crate::lines::LineBuffer;
 use crate::memory::{forbid_core_dumps, give_back_once_started};
 use crate::notices::{note_unkept, print, print_claim};
@@ -125,7 +125,11 @@ fn serve_host(
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     forbid_core_dumps();
     let store = ResumeStore::new(options, lease.as_ref(), shown, stderr, leaving.clone());
-    let host = Host::follow(input, lines, waits.stop)?;
+    let front = Front {
+        input,
+        lines,
+        leaving,
+    };
     runtime.block_on(async {
         let pipe = match connecting.connect(store.anew()).await {
             Ok(pipe) => pipe,
@@ -142,9 +146,9 @@ fn serve_host(
             Driver::new(client, policy, named)
                 .learning(Probing::new(facts))
                 .telling(untold)
-                .at_close(farewell(leave, releaser, true))
+                .at_close(farewell(leave, releaser, true, waits.stop))
         };
         let leave = std::future::ready(());
-        host.carry(driver, pipe, leaving, async |_| {}, leave).await
+        match front.carry(pipe, driver, async |_| {}, leave).await? {}
     })
 }

@@ -13,7 +13,7 @@ use mcp_sessiond_jsonrpc::message::{Kind, Line};
 
 /// The calls that the host has made and got no answer to.
 #[derive(Debug, Default)]
-pub struct Open {
+pub(super) struct Open {
     /// The raw text of their ids.
     calls: BTreeSet<Box<str>>,
     /// The host's last `initialize`, and the raw text of its id while it was not answered.
@@ -29,7 +29,7 @@ struct Initialize {
 
 impl Open {
     /// Takes down what the host says.
-    pub fn from_host(&mut self, line: &Bytes) {
+    pub(super) fn from_host(&mut self, line: &Bytes) {
         let copy = OnceCell::new();
         let read = Line::of(line, &copy);
         let is_one = matches!(read, Line::One(_));
@@ -52,7 +52,7 @@ impl Open {
     }
 
     /// Takes down what the host is told.
-    pub fn from_server(&mut self, line: &Bytes) {
+    pub(super) fn from_server(&mut self, line: &Bytes) {
         if self.is_settled() {
             return;
         }
@@ -73,12 +73,12 @@ impl Open {
     }
 
     /// Whether the host waits for nothing.
-    pub fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         self.calls.is_empty() && self.unanswered().is_none()
     }
 
     /// The `initialize` that the host has got its answer to.
-    pub fn initialized(&self) -> Option<&Bytes> {
+    pub(super) fn initialized(&self) -> Option<&Bytes> {
         self.initialize
             .as_ref()
             .filter(|initialize| initialize.id.is_none())
@@ -87,7 +87,7 @@ impl Open {
 
     /// The `initialize` that was not answered. A fresh server may be asked again: nothing has come
     /// of it.
-    pub fn unanswered(&self) -> Option<&Bytes> {
+    pub(super) fn unanswered(&self) -> Option<&Bytes> {
         self.initialize
             .as_ref()
             .filter(|initialize| initialize.id.is_some())
@@ -95,12 +95,12 @@ impl Open {
     }
 
     /// The host's `initialize` was answered, by an error of ours.
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.initialize = None;
     }
 
     /// The server is lost. Returns an answer to each call: nobody knows what became of it.
-    pub fn fail_all(&mut self) -> Vec<Bytes> {
+    pub(super) fn fail_all(&mut self) -> Vec<Bytes> {
         let why = "the server was lost before it answered; the outcome is unknown";
         let calls = core::mem::take(&mut self.calls);
         calls
@@ -111,7 +111,7 @@ impl Open {
 }
 
 /// An answer to each call in what the host has said: it was not sent, for this reason.
-pub fn refusals(line: &Bytes, why: &str) -> Vec<Bytes> {
+pub(super) fn refusals(line: &Bytes, why: &str) -> Vec<Bytes> {
     let message = format!("the server can't be started again: {why}; this call was not sent");
     let copy = OnceCell::new();
     let read = Line::of(line, &copy);

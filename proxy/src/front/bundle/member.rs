@@ -152,7 +152,7 @@ impl Backend {
         let is_first = |single: &Single| !single.was_opened.swap(true, Ordering::SeqCst);
         // The keeper has failed what was asked on a former connection.
         let shares_host = !self.single.as_ref().is_some_and(is_first);
-        let client = Client::new(wanted, said).hanging_up();
+        let client = Client::task(wanted, said);
         let policy = Policy {
             shares_host,
             ..drive::policy()
@@ -178,7 +178,7 @@ impl Backend {
             losses: claimed_losses.clone(),
         };
         let reports = reports(self.stderr(), Some(told));
-        let (leaving, pending_leaves) = (leaving.clone(), pending_leaves.clone());
+        let (leaving, pending_leaves) = (Some(leaving.clone()), pending_leaves.clone());
         move |door| Connector {
             door,
             reports,
