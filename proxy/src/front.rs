@@ -68,7 +68,7 @@ use leave::{CurrentKeeper, Leaver};
 use pass_through::PassThrough;
 use pending_leaves::PendingLeaves;
 use probe::{Opening, ProbePolicy};
-use stdio::farewell;
+use stdio::close;
 
 /// The exit code of what can't be run (EX_OSERR of sysexits.h).
 pub(crate) const FAILED: u8 = 71;
@@ -233,7 +233,7 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
         let client = Client::host(input, output, lines)?;
         let driver = Driver::new(client, drive::policy(), stderr)
             .showing(current)
-            .at_close(farewell(
+            .at_close(close(
                 watch::Sender::default(),
                 Some(releaser),
                 false,

@@ -56,7 +56,7 @@
 //!   next front would get the server of another conversation. `front/leave.rs`, `front/drive.rs`,
 //!   `front/pending_leaves.rs`; a_keeper_is_told_that_the_host_leaves_before_the_front_ends.
 //! - A session of remote servers is marked as closed before its front ends, since there is no keeper.
-//!   `front/stdio.rs` (`signals`, `farewell`); `remote/front.rs`,
+//!   `front/stdio.rs` (`signals`, `close`); `remote/front.rs`,
 //!   an_unknown_host_s_close_ends_the_session_and_a_cut_does_not.
 //! - What was answered is passed on and confirmed before the front ends. `front/drive.rs` (`say_the_rest`);
 //!   `wrap/cuts.rs`, no_message_that_has_arrived_counts_as_lost_at_an_orderly_close, and

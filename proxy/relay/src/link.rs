@@ -73,7 +73,7 @@ pub enum In<'a> {
     /// The attempt to connect has failed.
     Unreachable(Unreachable<'a>),
     /// A line of the server.
-    Server(Bytes),
+    FromServer(Bytes),
     /// The connection has ended, and whether the server was ended on purpose.
     Gone {
         /// A server that was stopped stays stopped until it is used.
@@ -101,7 +101,7 @@ pub enum Out {
     /// The server is told that the host leaves.
     Leave,
     /// All is said: this is the end.
-    Over,
+    End,
 }
 
 /// What there is of a connection.
@@ -118,7 +118,7 @@ enum Phase {
     /// There won't be one.
     Never,
     /// The host has got all that it gets.
-    Over,
+    Ended,
 }
 
 /// A host, and whichever server there is.
@@ -188,9 +188,9 @@ impl Link {
 
     /// Takes in what has happened.
     pub fn on(&mut self, what: In<'_>, now: Millis) {
-        if self.phase == Phase::Over {
+        if self.phase == Phase::Ended {
             // What had come by the end is still passed on.
-            if let In::Server(line) = what {
+            if let In::FromServer(line) = what {
                 self.pass(line);
             }
             return;
@@ -205,7 +205,7 @@ impl Link {
             In::HostGone | In::Unreachable(Unreachable::NoHost) => self.end(),
             In::Connected(prefix) => self.connected(prefix),
             In::Unreachable(why) => self.unreachable(why, now),
-            In::Server(line) => self.pass(line),
+            In::FromServer(line) => self.pass(line),
             In::Gone { on_purpose } => self.gone(on_purpose, now),
             In::Time => {
                 if matches!(self.phase, Phase::Pausing(until) if until <= now) {
@@ -375,8 +375,8 @@ impl Link {
     }
 
     fn end(&mut self) {
-        self.phase = Phase::Over;
-        self.out.push_back(Out::Over);
+        self.phase = Phase::Ended;
+        self.out.push_back(Out::End);
     }
 }
 

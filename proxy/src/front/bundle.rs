@@ -47,7 +47,7 @@ use super::drive::{self, Driver, Untold};
 use super::first_line::{self, FirstLine};
 use super::input_end;
 use super::pending_leaves::PendingLeaves;
-use super::stdio::{self, Front, farewell, signals};
+use super::stdio::{self, Front, close, signals};
 use crate::lines::LineBuffer;
 use crate::memory::{forbid_core_dumps, give_back_once_started};
 use crate::notices::{note_unkept, print, print_claim, print_lost_members};
@@ -479,7 +479,7 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
     let driver = move |client| {
         Driver::new(client, drive::policy(), named)
             .telling(untold)
-            .at_close(farewell(leave, releaser, true, stop))
+            .at_close(close(leave, releaser, true, stop))
     };
     let close = async |connection| {
         drop(connection);

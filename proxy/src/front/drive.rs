@@ -51,7 +51,7 @@ pub(crate) type Untold = Box<dyn FnOnce() + Send>;
 pub(crate) type Reports = Box<dyn FnMut(&mut Attachment, Option<&'static str>) -> Untold + Send>;
 
 /// What is done when the host has closed its end. It gets whether a conversation had begun.
-type Farewell = Box<dyn FnOnce(bool) + Send>;
+type AtClose = Box<dyn FnOnce(bool) + Send>;
 
 /// A way to a keeper, again and again.
 pub(crate) struct Connector {
@@ -82,7 +82,7 @@ pub(crate) struct Driver {
     stderr: NamedStderr,
     untold: Vec<Untold>,
     probing: Option<Probing>,
-    farewell: Option<Farewell>,
+    at_close: Option<AtClose>,
     /// For the threads that end this process.
     current: Option<CurrentKeeper>,
     /// Whether the client does not speak JSON-RPC.
@@ -132,7 +132,7 @@ impl Driver {
             stderr,
             untold: Vec::new(),
             probing: None,
-            farewell: None,
+            at_close: None,
             current: None,
             is_raw: false,
             is_over: false,
@@ -153,8 +153,8 @@ impl Driver {
     }
 
     /// This is done when the host has closed its end.
-    pub(crate) fn at_close(mut self, farewell: impl FnOnce(bool) + Send + 'static) -> Self {
-        self.farewell = Some(Box::new(farewell));
+    pub(crate) fn at_close(mut self, at_close: impl FnOnce(bool) + Send + 'static) -> Self {
+        self.at_close = Some(Box::new(at_close));
         self
     }
 
@@ -336,7 +336,7 @@ impl Driver {
                 let probing = self.probing.iter_mut();
                 probing.for_each(|probing| probing.server_sent(&line));
                 self.receipt = receipt;
-                self.link.on(In::Server(line), self.now());
+                self.link.on(In::FromServer(line), self.now());
             }
             FromServer::Gone { on_purpose } => {
                 self.connection = None;
@@ -415,12 +415,12 @@ impl Driver {
                 Out::Used => self.untold.drain(..).for_each(|report| report()),
                 Out::Say(what) => self.stderr.print(&what),
                 Out::Leave => {
-                    if let Some(farewell) = self.farewell.take() {
-                        farewell(self.link.has_begun());
+                    if let Some(at_close) = self.at_close.take() {
+                        at_close(self.link.has_begun());
                     }
                     self.leave();
                 }
-                Out::Over => self.is_over = true,
+                Out::End => self.is_over = true,
             }
         }
         !self.is_over

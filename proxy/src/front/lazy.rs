@@ -18,7 +18,7 @@ use super::drive::{self, Driver, Untold};
 use super::first_line::FOR_EVER;
 use super::pending_leaves::PendingLeaves;
 use super::probe::ProbePolicy;
-use super::stdio::{Front, farewell};
+use super::stdio::{Front, close};
 use super::{FrontSetup, Way, run_with};
 use crate::memory::forbid_core_dumps;
 use crate::notices::print_claim;
@@ -106,7 +106,7 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
     let driver = move |client| {
         Driver::new(client, drive::policy(), named)
             .telling(Some(untold))
-            .at_close(farewell(leave, Some(releaser), false, waits.stop))
+            .at_close(close(leave, Some(releaser), false, waits.stop))
     };
     let front = Front {
         input: input.try_clone()?,

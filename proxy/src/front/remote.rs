@@ -17,7 +17,7 @@ use super::drive::{self, Driver, Untold};
 use super::first_line::{self, FirstLine};
 use super::input_end;
 use super::probe::{self, Opening, ProbePolicy, Probing};
-use super::stdio::{self, Front, farewell, signals};
+use super::stdio::{self, Front, close, signals};
 use crate::lines::LineBuffer;
 use crate::memory::{forbid_core_dumps, give_back_once_started};
 use crate::notices::{note_unkept, print, print_claim};
@@ -146,7 +146,7 @@ fn serve_host(
             Driver::new(client, policy, named)
                 .learning(Probing::new(facts))
                 .telling(untold)
-                .at_close(farewell(leave, releaser, true, waits.stop))
+                .at_close(close(leave, releaser, true, waits.stop))
         };
         let leave = std::future::ready(());
         match front.carry(pipe, driver, async |_| {}, leave).await? {}

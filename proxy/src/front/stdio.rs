@@ -70,7 +70,7 @@ impl Front {
 
 /// What a front does when its host has closed its end, and whether a conversation had begun: it exits
 /// within `stop`. `marks`: where there is no keeper that could tell the daemon.
-pub(crate) fn farewell(
+pub(crate) fn close(
     leave: watch::Sender<bool>,
     releaser: Option<Releaser>,
     marks: bool,

@@ -38,7 +38,7 @@ fn initialized() -> Link {
     let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize"});
     link.on(In::Host(line(&initialize)), 0);
     link.on(
-        In::Server(line(&json!({"jsonrpc": "2.0", "id": 0, "result": {}}))),
+        In::FromServer(line(&json!({"jsonrpc": "2.0", "id": 0, "result": {}}))),
         0,
     );
     outs(&mut link);
@@ -143,8 +143,8 @@ fn the_end_comes_once_the_host_has_got_what_it_waits_for() {
     link.on(In::HostClosed, 0);
     assert_eq!(outs(&mut link), [Out::ToServer(call(1)), Out::Leave]);
     let answer = line(&json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
-    link.on(In::Server(answer.clone()), 1);
-    assert_eq!(outs(&mut link), [Out::Pass(answer), Out::Over]);
+    link.on(In::FromServer(answer.clone()), 1);
+    assert_eq!(outs(&mut link), [Out::Pass(answer), Out::End]);
 }
 
 #[test]

@@ -146,7 +146,7 @@ impl World {
                     true => json!({"jsonrpc": "2.0", "id": id, "error": error}),
                     false => json!({"jsonrpc": "2.0", "id": id, "result": {}}),
                 };
-                self.on(In::Server(line(&answer)));
+                self.on(In::FromServer(line(&answer)));
             }
             Step::Ask(id) => {
                 let Some(server) = &mut self.server else {
@@ -155,7 +155,7 @@ impl World {
                 let id = u32::from(id) % 4;
                 if server.asked.insert(id) {
                     let ask = json!({"jsonrpc": "2.0", "id": id, "method": "roots/list"});
-                    self.on(In::Server(line(&ask)));
+                    self.on(In::FromServer(line(&ask)));
                 }
             }
             Step::Connected if self.is_connecting => self.connected(),
@@ -259,7 +259,7 @@ impl World {
                     self.is_connecting = true;
                 }
                 Out::Leave => assert!(self.is_closed),
-                Out::Over => self.is_over = true,
+                Out::End => self.is_over = true,
                 Out::Used | Out::Say(_) => {}
             }
         }
