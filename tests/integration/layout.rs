@@ -38,7 +38,7 @@ const PACKAGES: [(&str, &[&str]); 14] = [
     (
         "proxy/serve",
         &[
-            "bundle", "client", "jsonrpc", "process", "proto", "proxy", "relay",
+            "bundle", "client", "jsonrpc", "process", "proto", "proxy", "upstream",
         ],
     ),
     ("proxy/upstream", &["jsonrpc", "process", "proto", "relay"]),

@@ -16,7 +16,8 @@ use mcp_sessiond_daemon::config::{self, Config};
 use mcp_sessiond_process::{digest, executable};
 use mcp_sessiond_serve::run::{StartError, run as serve};
 use mcp_sessiond_serve::settings::{Listen, Servers, Settings, Target};
-use mcp_sessiond_serve::url::Url;
+use mcp_sessiond_serve::upstream::server_at;
+use mcp_sessiond_upstream::Remote;
 
 use mcp_sessiond_proxy::front::bundle::{Filter, Glob};
 use mcp_sessiond_proxy::signals::GivenMask;
@@ -102,8 +103,8 @@ pub(crate) struct Arguments {
     #[arg(long, hide = true)]
     unkept: bool,
     /// Instead of a command: the http:// URL of a server that speaks Streamable HTTP itself
-    #[arg(long, value_name = "URL", conflicts_with = "command")]
-    upstream: Option<Url>,
+    #[arg(long, value_name = "URL", conflicts_with = "command", value_parser = server_at)]
+    upstream: Option<Remote>,
     /// All servers of servers.json, as one at /mcp, and each at /servers/NAME
     #[arg(long, conflicts_with_all = ["command", "upstream"])]
     all: bool,
@@ -252,9 +253,10 @@ fn target(arguments: &mut Arguments, config: &Config) -> Result<(Target, String)
         std::mem::take(&mut arguments.without),
     );
     let command = std::mem::take(&mut arguments.command);
-    if let Some(url) = arguments.upstream.take() {
-        let what = url.to_string();
-        return Ok((Target::Upstream(url), what));
+    if let Some(remote) = arguments.upstream.take() {
+        let hold = Duration::from_millis(config.http.hold_ms);
+        let what = remote.to_string();
+        return Ok((Target::Upstream(Box::new(remote.hold(hold))), what));
     }
     let names = if arguments.all {
         None

@@ -93,18 +93,14 @@ async fn connected(remote: Remote, store: ResumeStore) -> Result<Pipe, Failure> 
         failed: Mutex::default(),
     };
     // The host counts its calls anew with each connection.
-    let mcp_sessiond_upstream::Pipe {
-        to,
-        mut from,
-        confirm,
-        ..
-    } = connect(remote, Some(&kept), Arc::new(keep), Ids::Renamed).map_err(|why| bad(&why))?;
+    let connected = connect(remote, Some(&kept), Arc::new(keep), Ids::Renamed).await;
+    let (connection, mut from) = connected.map_err(|why| bad(&why))?;
     let (said, lines) = mpsc::channel(WAITING);
-    let end = confirm.clone();
+    let (to, end) = (connection.channel(), connection.clone());
     tokio::spawn(async move {
-        while let Some(ServerMessage { number, line }) = from.recv().await {
-            let confirm = confirm.clone();
-            let receipt = Receipt::new(move || confirm.up_to(number));
+        while let Some(ServerMessage { number, line, .. }) = from.recv().await {
+            let connection = connection.clone();
+            let receipt = Receipt::new(move || connection.confirm(number));
             if said
                 .send(bundle::TrackedLine { line, receipt })
                 .await

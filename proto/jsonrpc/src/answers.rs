@@ -68,6 +68,11 @@ pub fn not_sent(id: &str, message: &str) -> Bytes {
     error(id, CONNECTION, message, Some(Outcome::NotSent)).into()
 }
 
+/// A call was carried out, and its answer can't be had.
+pub fn not_kept(id: &str, message: &str) -> Bytes {
+    error(id, CONNECTION, message, Some(Outcome::NotKept)).into()
+}
+
 /// A call failed.
 pub fn failed(id: &str, message: &str) -> Bytes {
     error(id, CONNECTION, message, None).into()

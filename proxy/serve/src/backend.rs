@@ -18,20 +18,25 @@ pub struct Ended {
     pub may_have_arrived: bool,
 }
 
+/// A line of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerLine {
+    /// Its number, which no other line of this incarnation has.
+    pub number: u64,
+    /// A message, or a batch, without a newline.
+    pub line: Bytes,
+    /// The stream on which the server has said it, where it has streams.
+    pub stream: Option<StreamId>,
+}
+
 /// The server of one session, which reads and writes lines.
 pub trait Backend: Send + Sync {
     /// Sends it a line, without a newline. Returns when the line is safe: if this process is killed
     /// after that, the server gets the line all the same, as long as the server lives.
     fn send(&self, line: Bytes) -> BoxFuture<'_, Result<(), Ended>>;
 
-    /// The next line of the server, with its number, which no other line of this incarnation has.
-    /// None: the server is gone. There may be one caller at a time.
-    fn next(&self) -> BoxFuture<'_, Option<(u64, Bytes)>>;
-
-    /// The stream on which the server has said the line of this number, where it has streams.
-    fn stream(&self, _number: u64) -> Option<StreamId> {
-        None
-    }
+    /// The next line of the server. None: the server is gone. There may be one caller at a time.
+    fn next(&self) -> BoxFuture<'_, Option<ServerLine>>;
 
     /// The daemon has stored the line of this number, and all that came before it.
     fn confirm(&self, number: u64);

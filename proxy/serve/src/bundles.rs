@@ -25,6 +25,7 @@ use mcp_sessiond_client::{
     Control, Options, Session, SessionError, SessionId, SessionStatus, Start,
 };
 use mcp_sessiond_proxy::front::bundle::{self, Server};
+use mcp_sessiond_proxy::server::remote::ResumeStore;
 use mcp_sessiond_proxy::server::service::{self, NotLeased, Service};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -89,6 +90,8 @@ struct Common {
     hold: Duration,
     /// By which the daemon is told how the servers are.
     control: Control,
+    /// By which it is told what the next process needs of connections to remote servers.
+    stores: Control,
     /// Whether this process ends, and the servers go on.
     is_leaving: Arc<AtomicBool>,
     ended: Eras,
@@ -152,6 +155,7 @@ impl Bundles {
             settings: bundle,
             hold: settings.hold,
             control: reporting,
+            stores: ResumeStore::control(&Options::default().start(Start::Never)),
             is_leaving: Arc::default(),
             ended: Eras::default(),
         })))

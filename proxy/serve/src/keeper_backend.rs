@@ -12,7 +12,7 @@ use mcp_sessiond_proxy::server::service::{
     self, Command, Gone, NoBackend, NotLeased, Options, Service,
 };
 
-use crate::backend::{Backend, Backends, Ended};
+use crate::backend::{Backend, Backends, Ended, ServerLine};
 use crate::messages::Id;
 use crate::refusal::{Refusal, no_server};
 use crate::settings::Settings;
@@ -102,12 +102,14 @@ impl Backend for KeeperBackend {
         async { self.backend.send(line).await.map_err(ended) }.boxed()
     }
 
-    fn next(&self) -> BoxFuture<'_, Option<(u64, Bytes)>> {
+    fn next(&self) -> BoxFuture<'_, Option<ServerLine>> {
         async {
-            self.backend
-                .next()
-                .await
-                .map(|message| (message.number, message.line))
+            let message = self.backend.next().await?;
+            Some(ServerLine {
+                number: message.number,
+                line: message.line,
+                stream: None,
+            })
         }
         .boxed()
     }

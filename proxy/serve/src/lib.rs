@@ -33,7 +33,8 @@
 //! - [`backend`]: the trait between HTTP and a server.
 //! - [`keeper_backend`]: a server in a keeper, which survives this process.
 //! - [`bundles`]: several servers as one, each in a keeper.
-//! - [`upstream`]: a server that speaks HTTP itself (`--upstream`), at a [`url`].
+//! - [`upstream`]: a server that speaks HTTP itself (`--upstream`), over a connection of the package
+//!   `upstream`.
 //! - [`send_budget`]: how many bytes may wait for a server.
 //!
 //! **Seen from outside**
@@ -73,4 +74,3 @@ pub mod stream_router;
 pub mod table;
 pub mod token;
 pub mod upstream;
-pub mod url;

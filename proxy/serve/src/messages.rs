@@ -11,7 +11,6 @@
 use std::cell::OnceCell;
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use bytes::Bytes;
 use mcp_sessiond_client::{Json, StreamId};
 use mcp_sessiond_jsonrpc::answers::{self, Outcome};
@@ -377,32 +376,6 @@ pub fn not_started(id: &str) -> Json {
     call_error(
         id,
         "the server ended before it had got this call, which was not started",
-        Outcome::NotSent,
-    )
-}
-
-/// The server has refused the request that the call came in, with this status of HTTP, in this
-/// sentence.
-pub fn refused_upstream(id: &str, status: StatusCode, sentence: &str) -> Json {
-    // A server that fails may have begun.
-    let outcome = if status.is_server_error() {
-        Outcome::Unknown
-    } else {
-        Outcome::NotSent
-    };
-    call_error(id, sentence, outcome)
-}
-
-/// The outcome of this call is unknown, for the reason in this sentence.
-pub fn unknown_because(id: &str, sentence: &str) -> Json {
-    call_error(id, sentence, Outcome::Unknown)
-}
-
-/// The server has not got this call, for the reason in this sentence.
-pub fn not_sent(id: &str, sentence: &str) -> Json {
-    call_error(
-        id,
-        &format!("{sentence}: this call was not sent"),
         Outcome::NotSent,
     )
 }

@@ -15,12 +15,12 @@
 //! - `server.rs`: one of them. `pending.rs`: requests that it was sent. `open_requests.rs`: to
 //!   which of them a message of the server belongs. `usage.rs`: whether it is in use.
 //! - `reply.rs`: the response.
-//!
-//! A server that speaks HTTP itself gets the requests as they came.
+//! - `forward.rs`: a server that speaks HTTP itself gets the requests as they came.
 
 mod callers;
 mod discover;
 mod envelope;
+mod forward;
 mod open_requests;
 mod params;
 mod pending;
@@ -29,10 +29,9 @@ mod server;
 mod usage;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, Method, Response, StatusCode};
+use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use mcp_sessiond_client::Caller;
@@ -40,12 +39,8 @@ use mcp_sessiond_client::Caller;
 pub use self::callers::{Callers, version_of};
 use self::envelope::{Posted, Refused, VERSION, names_modern};
 use crate::live;
-use crate::messages::outcome_unknown;
 use crate::refusal::Refusal;
-use crate::response::json;
 use crate::settings::Target;
-use crate::upstream::forward::{NotForwarded, forward};
-use crate::url::Url;
 
 /// Whether a request is of this era by its headers. It supports only POST.
 ///
@@ -71,8 +66,8 @@ pub async fn post(
     body: &Bytes,
 ) -> Option<Response<Body>> {
     let posted = envelope::read(headers, body).transpose()?;
-    if let (Ok(posted), Target::Upstream(url)) = (&posted, &shared.settings.target) {
-        return Some(through(url, shared.settings.hold, posted, headers, body.clone()).await);
+    if let (Ok(posted), Target::Upstream(remote)) = (&posted, &shared.settings.target) {
+        return Some(forward::forward(remote, posted, headers, body.clone()).await);
     }
     let answered = async {
         match posted? {
@@ -102,30 +97,4 @@ pub async fn post(
     Some(answered.await.unwrap_or_else(|Refused { refusal, id }| {
         refusal.answering(id.as_deref().unwrap_or("null"))
     }))
-}
-
-/// Passes a message on to a server that speaks HTTP itself.
-async fn through(
-    url: &Url,
-    hold: Duration,
-    posted: &Posted,
-    headers: &HeaderMap,
-    body: Bytes,
-) -> Response<Body> {
-    let id = if let Posted::Request(request) = posted {
-        &*request.id
-    } else {
-        "null"
-    };
-    match forward(url, hold, Method::POST, headers, body).await {
-        Ok(response) => response,
-        Err(NotForwarded::Refused(refusal)) => refusal.answering(id),
-        Err(NotForwarded::Unknown) => {
-            let mut response = json(outcome_unknown(id).as_str().to_owned());
-            if let Posted::Notification(_) = posted {
-                *response.status_mut() = StatusCode::BAD_GATEWAY;
-            }
-            response
-        }
-    }
 }

@@ -179,11 +179,11 @@ async fn find_daemon(sessions: &Sessions, waits: bool) -> Result<(), StartError>
 /// Notes a server that no keeper holds, where `mcp-sessiond status` finds it.
 fn note(shared: &Shared) {
     let settings = &shared.settings;
-    let Target::Upstream(url) = &settings.target else {
+    let Target::Upstream(remote) = &settings.target else {
         return;
     };
     if let (Ok(directory), Ok(own)) = (paths::directory(), PinnedProcess::own()) {
-        let note = Unkept::now(&own, url.to_string(), &"it speaks HTTP itself");
+        let note = Unkept::now(&own, remote.to_string(), &"it speaks HTTP itself");
         unkept::note(
             &directory,
             &Unkept {
@@ -207,8 +207,8 @@ async fn backends(
             let keepers = Keepers::of(settings, program.clone(), descriptors).await;
             (Arc::new(keepers.map_err(refused)?), None)
         }
-        Target::Upstream(url) => {
-            let upstreams = Upstreams::of(settings, url.clone()).await;
+        Target::Upstream(remote) => {
+            let upstreams = Upstreams::of(settings, remote).await;
             (Arc::new(upstreams.map_err(refused)?), None)
         }
         Target::Servers(servers) => {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use mcp_sessiond_client::{ServiceName, Start};
 use mcp_sessiond_proxy::front::bundle::{self, List};
 use mcp_sessiond_proxy::program::Program;
+use mcp_sessiond_upstream::Remote;
 
 use crate::identity_headers::IdentityHeaders;
 use crate::jwt::Jwt;
 use crate::token::Token;
-use crate::url::Url;
 
 /// Where `serve` listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub enum Target {
     /// Several programs, all of which are run for each session.
     Servers(Servers),
     /// A server that speaks Streamable HTTP itself.
-    Upstream(Url),
+    Upstream(Box<Remote>),
 }
 
 /// What `serve` serves, and how.

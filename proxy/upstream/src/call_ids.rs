@@ -72,7 +72,7 @@ impl CallIds {
 
     /// The host's own id. A server may say anything behind what an id of ours begins with: only
     /// what is an id gets into a line for the host.
-    fn own(&self, id: &str) -> Option<String> {
+    pub(super) fn own(&self, id: &str) -> Option<String> {
         let text: String = serde_json::from_str(id).ok()?;
         let own = text.strip_prefix(&self.0)?.strip_prefix('/')?;
         let is_id = matches!(

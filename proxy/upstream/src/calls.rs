@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use crate::http::{Events, HttpRequest, Reply};
 use crate::ledger::StreamCursor;
 use crate::link::Link;
-use crate::messages::{CallFailure, answered, messages};
+use crate::messages::{CallFailure, StreamHint, answered, server_messages};
 use crate::numbers::{Numbers, base};
 use crate::session_headers::SessionHeaders;
 
@@ -25,16 +25,13 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 const MUTE_MAX: u32 = 10;
 /// Bytes of a message that is on record until it is confirmed.
 const LINE_MAX: usize = 64 * 1024;
-/// How long the rest of a stream is asked for that can't be had at once: a restart takes no longer,
-/// as a rule.
-const HOLD: Duration = Duration::from_secs(20);
 
 /// A stream of the server's.
 #[derive(Debug)]
 pub(super) struct Stream {
     numbers: Numbers,
-    /// Whether it belongs to no call.
-    pub(super) is_standalone: bool,
+    /// Which one it is, for the host.
+    hint: StreamHint,
     /// What its requests say of their session.
     pub(super) stamp: SessionHeaders,
     /// Which of the server's sessions that is.
@@ -61,11 +58,11 @@ enum Resumable {
 
 impl Stream {
     /// One on which nothing was said.
-    pub(super) fn new(numbers: Numbers) -> Self {
+    pub(super) fn new(numbers: Numbers, hint: StreamHint) -> Self {
         let (stamp, record) = (SessionHeaders::default(), Resumable::None);
         Self {
             numbers,
-            is_standalone: false,
+            hint,
             stamp,
             session: 0,
             event: None,
@@ -89,7 +86,7 @@ impl Stream {
             session,
             event,
             record,
-            ..Self::new(Numbers::after(place.number))
+            ..Self::new(Numbers::after(place.number), place.hint())
         }
     }
 
@@ -127,6 +124,11 @@ impl Stream {
         self.numbers.base()
     }
 
+    /// Whether it belongs to no call.
+    fn is_standalone(&self) -> bool {
+        self.hint == StreamHint::Standalone
+    }
+
     /// How long to wait before its rest is asked for.
     pub(super) fn pause(&self) -> Duration {
         self.retry.unwrap_or(PAUSE * (self.mute + 1))
@@ -161,10 +163,9 @@ impl Link {
                 Reply::Refused(_, why) | Reply::Denied(why) => {
                     return self.give_up(stream, &why).await;
                 }
-                Reply::Taken => {
-                    return self
-                        .give_up(stream, &CallFailure::lost(self.wire.name()))
-                        .await;
+                Reply::Taken(taken) => {
+                    let why = CallFailure::Unknown(taken.sentence(self.wire.name()));
+                    return self.give_up(stream, &why).await;
                 }
                 Reply::Message(text) => {
                     let text = String::from_utf8_lossy(&text);
@@ -205,7 +206,7 @@ impl Link {
         if is_over {
             self.ledger.last(place.number);
         }
-        self.deliver(place.number, line).await;
+        self.deliver(place.number, Some(place.hint()), line).await;
         is_over
     }
 
@@ -240,7 +241,7 @@ impl Link {
         while let Some(event) = events.next().await {
             // A call was made by whoever was logged in then. What belongs to none is for nobody
             // else either.
-            if stream.is_standalone && !self.wire.is_login_of(&stream.stamp) {
+            if stream.is_standalone() && !self.wire.is_login_of(&stream.stamp) {
                 return false;
             }
             stream.mute = 0;
@@ -275,7 +276,7 @@ impl Link {
 
     /// Passes on what the server has said, in an event of this id. Whether it was the last answer.
     async fn receive(&self, stream: &mut Stream, text: &str, event: Option<String>) -> bool {
-        let lines = messages(&Bytes::from(one_line(text)));
+        let lines = server_messages(&Bytes::from(one_line(text)));
         let Some(most) = lines.len().checked_sub(1) else {
             return false;
         };
@@ -341,7 +342,7 @@ impl Link {
         // What nobody is told is confirmed with the next one: what came before may still be on its
         // way.
         if !is_nobodys {
-            self.deliver(number, line).await;
+            self.deliver(number, Some(stream.hint.clone()), line).await;
         }
         is_over
     }
@@ -353,7 +354,10 @@ impl Link {
             return None;
         }
         sleep(stream.pause()).await;
-        let (until, ask) = (Instant::now() + HOLD, HttpRequest::Get(Some(event)));
+        let (until, ask) = (
+            Instant::now() + 2 * self.wire.hold(),
+            HttpRequest::Get(Some(event)),
+        );
         loop {
             let replied = self.wire.try_once(&ask, &stream.stamp).await;
             match replied.map(|replied| replied.reply) {
@@ -376,7 +380,8 @@ impl Link {
             if self.answered(stream.id(), &id) {
                 self.ledger.last(number);
             }
-            self.deliver(number, why.answer(&id)).await;
+            self.deliver(number, Some(stream.hint.clone()), why.answer(&id))
+                .await;
         }
     }
 }

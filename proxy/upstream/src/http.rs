@@ -18,7 +18,7 @@ use reqwest::header::{
     ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
     WWW_AUTHENTICATE,
 };
-use reqwest::{Method, Response, StatusCode};
+use reqwest::{Client, Method, Response, StatusCode};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -31,9 +31,6 @@ use crate::url::without_query;
 
 /// How long one attempt to connect may take: a server may be far away.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
-/// How long a request waits for a server that can't be reached: a restart of one takes no longer,
-/// as a rule.
-const HOLD: Duration = Duration::from_secs(10);
 /// The pause before another attempt.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a connection is kept that nobody uses. Node and uvicorn close it after 5 s, and may do
@@ -63,8 +60,8 @@ const EVENTS: &str = "text/event-stream";
 
 /// What the server has answered.
 pub(super) enum Reply {
-    /// It was taken, and there is nothing to say.
-    Taken,
+    /// It was taken, and there is nothing to say; or what there is, is no message.
+    Taken(Taken),
     /// A message, or a batch.
     Message(Bytes),
     /// Events.
@@ -81,7 +78,33 @@ pub(super) enum Reply {
 impl Reply {
     /// Whether the server has taken what was said.
     pub(super) fn is_taken(&self) -> bool {
-        matches!(self, Self::Taken | Self::Message(_) | Self::Events(_))
+        matches!(self, Self::Taken(_) | Self::Message(_) | Self::Events(_))
+    }
+}
+
+/// How a request was taken that is not answered.
+pub(super) struct Taken {
+    status: StatusCode,
+    kind: String,
+}
+
+impl Taken {
+    /// What a call gets that is answered so by the server of this name.
+    pub(super) fn sentence(&self, name: &str) -> String {
+        let Self { status, kind } = self;
+        let of = if kind.is_empty() {
+            "without a body".to_owned()
+        } else {
+            format!("with `{kind}`")
+        };
+        let page = if kind == "text/html" {
+            ", as a login page does"
+        } else {
+            ""
+        };
+        format!(
+            "the server {name:?} has answered this call by HTTP {status} {of}{page}, which is not an answer of MCP: its outcome is unknown"
+        )
     }
 }
 
@@ -140,7 +163,7 @@ pub(super) enum HttpRequest {
 /// The way to one server.
 #[derive(Debug)]
 pub(super) struct HttpClient {
-    client: reqwest::Client,
+    client: Client,
     remote: Remote,
     checked: Mutex<Option<Checked>>,
     /// Whether the server was seen to answer by 404 in a session that lives.
@@ -153,18 +176,7 @@ impl HttpClient {
     /// # Errors
     /// [`RemoteError::Client`].
     pub(super) fn to(remote: Remote) -> Result<Self, RemoteError> {
-        use_ring();
-        // A redirect would carry the entry's headers elsewhere.
-        let client = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT_WAIT)
-            .pool_idle_timeout(IDLE_MAX)
-            .tcp_keepalive(PROBE_AFTER)
-            .tcp_keepalive_interval(PROBE_EACH)
-            .tcp_keepalive_retries(PROBES)
-            .user_agent(concat!("mcp-sessiond/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| RemoteError::Client(cause(&error)))?;
+        let client = client(&remote)?;
         Ok(Self {
             client,
             remote,
@@ -175,6 +187,11 @@ impl HttpClient {
 
     pub(super) fn name(&self) -> &str {
         &self.remote.name
+    }
+
+    /// How long a request waits for a server that can't be reached.
+    pub(super) fn hold(&self) -> Duration {
+        self.remote.hold
     }
 
     /// Whether the user is logged in as when this was stamped.
@@ -194,22 +211,20 @@ impl HttpClient {
         ask: &HttpRequest,
         stamp: &SessionHeaders,
     ) -> Result<HttpReply, CallFailure> {
-        let until = Instant::now() + HOLD;
-        loop {
-            match self.ask_once(ask, stamp).await {
-                Err(Failed::NotReached(_)) if Instant::now() + PAUSE < until => sleep(PAUSE).await,
-                Err(Failed::NotReached(why)) => {
-                    let url = without_query(&self.remote.url);
-                    return Err(CallFailure::NotSent(format!(
-                        "the server {:?} at {url} can't be reached: {why}",
-                        self.name()
-                    )));
-                }
-                Err(Failed::Login(why)) => return Err(CallFailure::NotSent(why)),
-                Err(Failed::Broken) => return Err(CallFailure::lost(self.name())),
-                Ok(replied) => return Ok(replied),
+        let replied = within_hold(self.hold(), || self.ask_once(ask, stamp)).await;
+        replied.map_err(|failed| match failed {
+            Failed::NotReached(why) => {
+                let (name, url) = (self.name(), without_query(&self.remote.url));
+                let at = if name == url {
+                    String::new()
+                } else {
+                    format!(" at {url}")
+                };
+                CallFailure::NotSent(format!("the server {name:?}{at} can't be reached: {why}"))
             }
-        }
+            Failed::Login(why) => CallFailure::NotSent(why),
+            Failed::Broken => CallFailure::lost(self.name()),
+        })
     }
 
     /// The same, where nothing waits for the answer.
@@ -402,13 +417,7 @@ impl HttpClient {
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
-        request.send().await.map_err(|error| {
-            if error.is_connect() || error.is_builder() {
-                Failed::NotReached(cause(&error))
-            } else {
-                Failed::Broken
-            }
-        })
+        Ok(request.send().await?)
     }
 
     /// What a call is answered that the server has refused.
@@ -431,6 +440,47 @@ impl HttpClient {
             CallFailure::Unknown(message)
         } else {
             CallFailure::NotSent(message)
+        }
+    }
+}
+
+/// What the requests to a server go through.
+///
+/// # Errors
+/// [`RemoteError::Client`].
+pub(super) fn client(remote: &Remote) -> Result<Client, RemoteError> {
+    if let Some(client) = remote.client.get() {
+        return Ok(client.clone());
+    }
+    use_ring();
+    // A redirect would carry the entry's headers elsewhere.
+    let mut builder = Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT_WAIT)
+        .pool_idle_timeout(IDLE_MAX)
+        .tcp_keepalive(PROBE_AFTER)
+        .tcp_keepalive_interval(PROBE_EACH)
+        .tcp_keepalive_retries(PROBES)
+        .user_agent(concat!("mcp-sessiond/", env!("CARGO_PKG_VERSION")));
+    if remote.is_direct {
+        builder = builder.no_proxy().pool_max_idle_per_host(0);
+    }
+    let client = builder
+        .build()
+        .map_err(|error| RemoteError::Client(cause(&error)))?;
+    Ok(remote.client.get_or_init(|| client).clone())
+}
+
+/// Makes a request, and waits so long for a server that can't be reached.
+pub(super) async fn within_hold<T, R: Future<Output = Result<T, Failed>>>(
+    hold: Duration,
+    mut once: impl FnMut() -> R,
+) -> Result<T, Failed> {
+    let until = Instant::now() + hold;
+    loop {
+        match once().await {
+            Err(Failed::NotReached(_)) if Instant::now() + PAUSE < until => sleep(PAUSE).await,
+            replied => return replied,
         }
     }
 }
@@ -508,12 +558,12 @@ async fn read(response: Response) -> Result<Answered, Failed> {
                 .await
                 .ok_or(Failed::Broken)?;
             if body.trim_ascii().is_empty() {
-                Reply::Taken
+                Reply::Taken(Taken { status, kind })
             } else {
                 Reply::Message(body)
             }
         }
-        _ => Reply::Taken,
+        _ => Reply::Taken(Taken { status, kind }),
     };
     Ok(Answered::Reply(HttpReply {
         reply,
@@ -530,13 +580,23 @@ fn error_of(body: &[u8]) -> Option<String> {
 
 /// Why there is no reply.
 #[derive(Debug)]
-enum Failed {
+pub(super) enum Failed {
     /// Nothing was said.
     NotReached(String),
     /// It was said, and the connection broke.
     Broken,
     /// The user has to do something first.
     Login(String),
+}
+
+impl From<reqwest::Error> for Failed {
+    fn from(error: reqwest::Error) -> Self {
+        if error.is_connect() || error.is_builder() {
+            Self::NotReached(cause(&error))
+        } else {
+            Self::Broken
+        }
+    }
 }
 
 impl From<LoginError> for Failed {

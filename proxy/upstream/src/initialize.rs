@@ -79,14 +79,14 @@ impl Link {
                     let why =
                         "what the next process needs of the session could not be stored".to_owned();
                     return self
-                        .deliver(numbers.ours(), CallFailure::Unknown(why).answer(id))
+                        .deliver(numbers.ours(), None, CallFailure::Unknown(why).answer(id))
                         .await;
                 }
                 for line in said {
-                    self.deliver(numbers.next(), line).await;
+                    self.deliver(numbers.next(), None, line).await;
                 }
             }
-            Err(why) => self.deliver(numbers.ours(), why.answer(id)).await,
+            Err(why) => self.deliver(numbers.ours(), None, why.answer(id)).await,
         }
     }
 
@@ -119,8 +119,12 @@ impl Link {
         match former.result.as_ref().filter(|_| news == News::Resumed) {
             Some(result) => {
                 self.takes_up(former.clone());
-                self.deliver(self.numbers().ours(), answers::result(id, result.get()))
-                    .await;
+                self.deliver(
+                    self.numbers().ours(),
+                    None,
+                    answers::result(id, result.get()),
+                )
+                .await;
                 Ok(true)
             }
             None => {
@@ -163,7 +167,7 @@ impl Link {
                     None => break None,
                 }
             },
-            Reply::Taken | Reply::Refused(..) | Reply::Denied(_) => None,
+            Reply::Taken(_) | Reply::Refused(..) | Reply::Denied(_) => None,
         };
         Ok(text.map_or(News::Silent, |text| pong(&text)))
     }
@@ -211,6 +215,7 @@ impl Link {
         {
             self.deliver(
                 numbers.ours(),
+                None,
                 answers::notification(&format!("notifications/{list}/list_changed")),
             )
             .await;
@@ -240,7 +245,7 @@ impl Link {
         match replied.reply {
             Reply::Refused(_, why) | Reply::Denied(why) => return Err(passing(why)),
             Reply::Lost(_) => return Err(passing(CallFailure::lost(self.wire.name()))),
-            Reply::Taken | Reply::Message(_) | Reply::Events(_) => {}
+            Reply::Taken(_) | Reply::Message(_) | Reply::Events(_) => {}
         }
         let capabilities = session.capabilities.clone();
         // Only now: a server may refuse what comes before `notifications/initialized`.
@@ -258,13 +263,14 @@ impl Link {
             .wire
             .ask(&HttpRequest::Post(line), &SessionHeaders::default())
             .await?;
-        let mut said = Vec::new();
+        let (mut said, mut numbers) = (Vec::new(), false);
         match reply {
             Reply::Message(text) => {
                 said.push(Bytes::from(one_line(&String::from_utf8_lossy(&text))));
             }
             Reply::Events(mut events) => {
                 while let Some(event) = events.next().await {
+                    numbers |= event.id.is_some();
                     if !event.is_message {
                         continue;
                     }
@@ -281,7 +287,10 @@ impl Link {
                     session: None,
                 });
             }
-            Reply::Taken | Reply::Lost(_) => {}
+            Reply::Taken(taken) => {
+                return Err(CallFailure::Unknown(taken.sentence(self.wire.name())));
+            }
+            Reply::Lost(_) => {}
         }
         let answer = said
             .last()
@@ -301,6 +310,7 @@ impl Link {
                 id: session,
                 version: protocol_version,
                 login,
+                numbers,
                 capabilities,
                 result,
             }

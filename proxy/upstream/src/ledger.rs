@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
+use crate::messages::StreamHint;
 use crate::news::News;
 use crate::numbers::base;
 use crate::session_headers::SessionHeaders;
@@ -55,6 +56,9 @@ pub(super) struct SessionRecord {
     /// The user's login that the session was begun with, if it was.
     #[serde(default)]
     pub(super) login: Option<String>,
+    /// Tells the numbers of messages from those of another connection.
+    #[serde(default)]
+    pub(super) incarnation: String,
     /// Processes that have had the session, this one among them.
     pub(super) process: u16,
     /// Sessions that the server has had for ours: tells requests of one from those of another.
@@ -63,6 +67,9 @@ pub(super) struct SessionRecord {
     pub(super) session: Option<String>,
     /// The version of MCP that was agreed on.
     pub(super) version: Option<String>,
+    /// Whether the server numbers its events.
+    #[serde(default)]
+    pub(super) numbers: bool,
     /// Whether the server has got `notifications/initialized`.
     pub(super) ready: bool,
     /// The parameters of the host's `initialize`.
@@ -85,6 +92,7 @@ impl SessionRecord {
     pub(super) fn without_session(self) -> Self {
         Self {
             whose: self.whose,
+            incarnation: self.incarnation,
             process: self.process,
             ..Self::default()
         }
@@ -122,6 +130,15 @@ pub(super) struct StreamCursor {
     pub(super) number: u64,
     /// What that event has said, where it may not be confirmed yet.
     pub(super) line: Option<String>,
+}
+
+impl StreamCursor {
+    /// Which stream it is, for the host.
+    pub(super) fn hint(&self) -> StreamHint {
+        self.calls.first().map_or(StreamHint::Standalone, |call| {
+            StreamHint::Call(call.clone())
+        })
+    }
 }
 
 /// Shows how long the message is, and not what it says.

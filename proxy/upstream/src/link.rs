@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use crate::call_ids::{CallIds, Ids};
 use crate::http::HttpClient;
 use crate::ledger::{Ledger, SaveState, SessionRecord};
-use crate::messages::{Id, answered};
+use crate::messages::{Id, StreamHint, answered};
 use crate::news::News;
 use crate::numbers::{Numbers, is_ours};
 use crate::session_headers::SessionHeaders;
@@ -26,10 +26,14 @@ pub(super) const WAITING_MAX: usize = 64;
 /// A message of the server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerMessage {
-    /// Its number in this session. A message that a next process says again has the same one.
+    /// Its number, which no other message of this incarnation of the connection has. A message that
+    /// a next process says again has the same one.
     pub number: u64,
     /// One JSON-RPC message, without a line's end.
     pub line: Bytes,
+    /// The stream on which the server has said it. None: it came before there was one, or is ours
+    /// and belongs to no call.
+    pub stream: Option<StreamHint>,
 }
 
 /// Shows how long the message is, and not what it says.
@@ -90,6 +94,8 @@ pub(super) struct NewSession {
     pub(super) version: Option<String>,
     /// The user's login that it was begun with, if it was.
     pub(super) login: Option<String>,
+    /// Whether the server numbers its events.
+    pub(super) numbers: bool,
     /// What the server can do.
     pub(super) capabilities: Value,
     /// All that it has answered.
@@ -198,6 +204,7 @@ impl Link {
             id,
             version,
             login,
+            numbers,
             result,
             ..
         } = session;
@@ -209,6 +216,7 @@ impl Link {
                 session: id,
                 version,
                 login,
+                numbers,
                 sessions,
                 ready,
                 result: Some(result),
@@ -243,6 +251,11 @@ impl Link {
             }
         };
         self.ledger.know(known).await;
+    }
+
+    /// Whether the server can be asked for what follows on an event.
+    pub(super) fn numbers_events(&self) -> bool {
+        self.now().known.numbers
     }
 
     /// Whether the server has got `notifications/initialized`.
@@ -344,8 +357,13 @@ impl Link {
         }
     }
 
-    /// Hands on a line, once there is room for it.
-    pub(super) async fn deliver(&self, number: u64, line: impl Into<Bytes>) {
+    /// Hands on a line that was said on this stream, once there is room for it.
+    pub(super) async fn deliver(
+        &self,
+        number: u64,
+        stream: Option<StreamHint>,
+        line: impl Into<Bytes>,
+    ) {
         let line = line.into();
         let Some(line) = self
             .renamed
@@ -362,22 +380,35 @@ impl Link {
             }
             return self.ledger.confirmed(number);
         };
-        let lines = self
-            .lines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let lines = self.lines().clone();
         if let Some(lines) = lines {
             // Whoever does not listen any more has ended the session.
-            let _ = lines.send(ServerMessage { number, line }).await;
+            let stream = match (stream, &self.renamed) {
+                (Some(StreamHint::Call(id)), Some(ids)) => {
+                    ids.own(&id).map(|own| StreamHint::Call(own.into()))
+                }
+                (stream, _) => stream,
+            };
+            let message = ServerMessage {
+                number,
+                line,
+                stream,
+            };
+            let _ = lines.send(message).await;
         }
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Option<mpsc::Sender<ServerMessage>>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nothing is said any more.
     pub(super) fn close(&self) {
-        self.lines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        self.lines().take();
+    }
+
+    /// Whether nothing is said any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.lines().is_none()
     }
 }

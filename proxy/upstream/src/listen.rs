@@ -8,6 +8,7 @@ use crate::calls::{Stream, is_passing};
 use crate::http::{HttpRequest, Reply};
 use crate::ledger::StreamCursor;
 use crate::link::Link;
+use crate::messages::StreamHint;
 use crate::news::News;
 
 /// The pause after a server could not be reached, at first and at most.
@@ -20,9 +21,8 @@ impl Link {
     pub(super) async fn listen(&self, found: Option<StreamCursor>) {
         let mut stream = match &found {
             Some(place) => Stream::found(place, self.stamp()),
-            None => Stream::new(self.standalone()),
+            None => Stream::new(self.standalone(), StreamHint::Standalone),
         };
-        stream.is_standalone = true;
         if let Some(place) = &found {
             self.redeliver(place).await;
         }

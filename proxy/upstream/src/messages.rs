@@ -6,11 +6,11 @@
 use std::cell::OnceCell;
 
 use bytes::Bytes;
-use mcp_sessiond_jsonrpc::answers;
+use mcp_sessiond_jsonrpc::answers::{self, UNREADABLE_SERVER_ANSWER};
 use mcp_sessiond_jsonrpc::id::normal;
 use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
-use mcp_sessiond_jsonrpc::one_line;
 use mcp_sessiond_jsonrpc::readable::Readable;
+use mcp_sessiond_jsonrpc::{Unreadable, one_line};
 
 /// An id, as its JSON.
 pub(super) type Id = Box<str>;
@@ -32,13 +32,43 @@ pub(super) enum HostMessage {
     Other,
 }
 
-/// The messages of a line, each without a line's end: of a batch those that can be read.
+/// A stream of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StreamHint {
+    /// The one that belongs to no call.
+    Standalone,
+    /// That of the call with this id, as its JSON.
+    Call(Box<str>),
+}
+
+/// The messages of a line of the host, each without a line's end: of a batch those that can be
+/// read.
 pub(super) fn messages(line: &Bytes) -> Vec<Bytes> {
+    parts(line, |_| None)
+}
+
+/// The messages of a line of the server. In the place of an answer that can't be read there is an
+/// error.
+pub(super) fn server_messages(line: &Bytes) -> Vec<Bytes> {
+    parts(line, |unreadable| {
+        let id = unreadable.asked().filter(|_| unreadable.is_answer())?;
+        Some(answers::not_kept(id, UNREADABLE_SERVER_ANSWER))
+    })
+}
+
+fn parts(line: &Bytes, instead: impl Fn(&Unreadable) -> Option<Bytes>) -> Vec<Bytes> {
     let copy = OnceCell::new();
     let one = |message: &Message<'_>| Bytes::from(one_line(&String::from_utf8_lossy(message.raw)));
     match Line::of(line, &copy) {
         Line::One(Part::Message(_)) => vec![line.clone()],
-        read => read.messages().map(one).collect(),
+        read => {
+            let parts = read.parts().filter_map(|(_, part)| match part {
+                Part::Message(message) => Some(one(message)),
+                Part::Unreadable(unreadable) => instead(unreadable),
+                Part::Other => None,
+            });
+            parts.collect()
+        }
     }
 }
 
@@ -145,6 +175,14 @@ mod tests {
             "{\"jsonrpc\":\"2.0\",\"method\":\"x\"}",
         ];
         assert_eq!(split(batch), parts);
+        let broken = Bytes::from(r#"[{"jsonrpc":"2.0","id":1,"result":1,"result":2}, 7]"#);
+        assert_eq!(messages(&broken), Vec::<Bytes>::new());
+        let error = &server_messages(&broken)[0];
+        assert_eq!(answered(error).as_deref(), Some("1"));
+        assert!(
+            error.ends_with(br#""data":{"outcome":"not_kept"}}}"#),
+            "{error:?}"
+        );
         assert!(split("nonsense").is_empty() && split(" ").is_empty() && split("[]").is_empty());
     }
 

@@ -1,6 +1,8 @@
 //! Where a server is, and what every request to it says.
 
 use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
@@ -20,16 +22,27 @@ const OURS: [&str; 8] = [
     "mcp-session-id",
 ];
 
-/// A server of `servers.json` that has a `url`.
+/// How long a request waits for a server that can't be reached, unless the entry says it: a restart
+/// of one takes no longer, as a rule.
+const HOLD: Duration = Duration::from_secs(10);
+
+/// A server that has a URL. Clones share their connections.
 #[derive(Clone)]
 pub struct Remote {
-    /// The name of the entry.
+    /// What people know it by.
     pub(crate) name: String,
     pub(crate) url: Url,
     /// They are secret.
     pub(crate) headers: HeaderMap,
-    /// None: the entry says itself who it is, by `Authorization`.
+    /// None: the entry says itself who it is, by `Authorization`, or nobody is to be named.
     pub(crate) login: Option<Login>,
+    /// How long a request waits for a server that can't be reached.
+    pub(crate) hold: Duration,
+    /// Whether it is reached without a proxy that the environment names (`HTTPS_PROXY`), and by a
+    /// connection for each request: where none can be made, the request has not begun.
+    pub(crate) is_direct: bool,
+    /// Made by the first who needs it.
+    pub(crate) client: Arc<OnceLock<reqwest::Client>>,
 }
 
 /// An entry that no connection can be made of, and why.
@@ -44,6 +57,9 @@ pub enum RemoteError {
     /// TLS is not there.
     #[error("no client for HTTP can be made: {0}")]
     Client(String),
+    /// Without this a next process would take messages for others.
+    #[error("what the next process needs of the connection could not be stored")]
+    NotStored,
 }
 
 impl Remote {
@@ -76,7 +92,36 @@ impl Remote {
             url,
             headers: all,
             login,
+            hold: HOLD,
+            is_direct: false,
+            client: Arc::default(),
         })
+    }
+
+    /// A server at this URL, by which people know it without what may be secret in it. It is told of
+    /// no login: whoever sends it something is let in elsewhere. No proxy is used, and each request
+    /// has a connection of its own.
+    ///
+    /// # Errors
+    /// [`RemoteError::Url`].
+    pub fn direct(url: &str) -> Result<Self, RemoteError> {
+        let mut remote = Self::new("", url, [])?;
+        remote.name = without_query(&remote.url);
+        (remote.login, remote.is_direct) = (None, true);
+        Ok(remote)
+    }
+
+    /// The same, whose requests wait so long for a server that can't be reached.
+    #[must_use]
+    pub fn hold(self, hold: Duration) -> Self {
+        Self { hold, ..self }
+    }
+
+    /// The host and the port at which it listens.
+    pub fn address(&self) -> (&str, u16) {
+        let host = self.url.host_str().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        (host, self.url.port_or_known_default().unwrap_or_default())
     }
 
     /// A digest of where the server is, and of the headers that say who we are.
@@ -100,6 +145,13 @@ impl Remote {
     /// The user's login with the server. None: the entry has an `Authorization` header.
     pub fn login(&self) -> Option<&Login> {
         self.login.as_ref()
+    }
+}
+
+/// Without the query, which may hold a secret.
+impl fmt::Display for Remote {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&without_query(&self.url))
     }
 }
 
@@ -152,6 +204,25 @@ mod tests {
                 .expect("an entry")
                 .login()
                 .is_none()
+        );
+    }
+
+    #[test]
+    fn a_server_that_is_reached_directly_is_known_by_its_url_and_told_of_no_login() {
+        let remote = Remote::direct("http://[::1]:3000/mcp?key=hidden").expect("a URL");
+        assert_eq!(
+            (remote.address(), remote.to_string(), &*remote.name),
+            (
+                ("::1", 3000),
+                "http://[::1]:3000/mcp".into(),
+                "http://[::1]:3000/mcp"
+            )
+        );
+        assert!(remote.login().is_none());
+        let remote = Remote::direct("http://localhost").expect("a URL");
+        assert_eq!(
+            (remote.address(), remote.to_string()),
+            (("localhost", 80), "http://localhost/".into())
         );
     }
 

@@ -13,7 +13,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::{Ids, News, Pipe, Remote, SaveState, connect};
+use crate::{
+    Connection, Ids, News, NotTaken, Remote, SaveState, ServerMessage, StreamHint, connect,
+};
 
 /// What does not come by then does not come.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -135,7 +137,9 @@ impl Events {
 
 /// A host, its connection, and the server.
 struct Test {
-    pipe: Pipe,
+    connection: Connection,
+    to: mpsc::Sender<Bytes>,
+    from: mpsc::Receiver<ServerMessage>,
     asked: mpsc::UnboundedReceiver<Asked>,
     /// Requests that have come before the one that was waited for.
     before: Vec<Asked>,
@@ -160,9 +164,13 @@ impl Test {
         let own = [("Authorization".to_owned(), "Bearer x".to_owned())];
         let (tell, news) = mpsc::unbounded_channel();
         let remote = Remote::new("test", &url, own).expect("an entry");
-        let pipe = connect(remote, None, Arc::new(Telling(tell)), ids).expect("a connection");
+        let (connection, from) = connect(remote, None, Arc::new(Telling(tell)), ids)
+            .await
+            .expect("a connection");
         Self {
-            pipe,
+            to: connection.channel(),
+            connection,
+            from,
             asked,
             before: Vec::new(),
             news,
@@ -204,23 +212,168 @@ impl Test {
 
     async fn says(&self, mut message: Value) {
         message["jsonrpc"] = json!("2.0");
-        self.pipe
-            .to
+        self.to
             .send(Bytes::from(message.to_string()))
             .await
             .expect("it listens");
     }
 
     async fn hears(&mut self) -> Value {
-        let said = soon("a message", self.pipe.from.recv())
-            .await
-            .expect("a message");
+        let said = self.hears_all().await;
         serde_json::from_slice(&said.line).expect("JSON")
+    }
+
+    async fn hears_all(&mut self) -> ServerMessage {
+        soon("a message", self.from.recv())
+            .await
+            .expect("a message")
     }
 }
 
 fn note(data: &str) -> Value {
     json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": data}})
+}
+
+#[tokio::test]
+async fn a_message_tells_the_stream_that_it_was_said_on_by_the_hosts_own_id() {
+    for ids in [Ids::Same, Ids::Renamed] {
+        let (mut test, mut events) = Test::begun(ids).await;
+        assert!(!test.connection.outlasts(), "its answer had no event id");
+        events.say(1, &note("to nobody")).await;
+        let said = test.hears_all().await;
+        assert_eq!(said.stream, Some(StreamHint::Standalone), "{ids:?}");
+        test.says(json!({"id": 8, "method": "tools/call"})).await;
+        let call = test.asked("tools/call").await;
+        let answer = json!({"jsonrpc": "2.0", "id": call.body["id"], "result": {}});
+        let mut stream = call.events().await;
+        for (number, message) in [(1, &note("to the call")), (2, &answer)] {
+            stream.say(number, message).await;
+            let said = test.hears_all().await;
+            assert_eq!(said.stream, Some(StreamHint::Call("8".into())), "{ids:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_wants_no_answer_is_sent_once_the_server_has_taken_it() {
+    let (mut test, _events) = Test::begun(Ids::Same).await;
+    let line = || Bytes::from(r#"{"jsonrpc":"2.0","method":"notifications/x"}"#);
+    for is_taken in [true, false] {
+        let connection = test.connection.clone();
+        let sent = tokio::spawn(async move { connection.send(line()).await });
+        let asked = test.asked("notifications/x").await;
+        assert!(!sent.is_finished());
+        if is_taken {
+            asked.answer("202 Accepted", "", "").await;
+        } else {
+            drop(asked);
+        }
+        let expected = if is_taken {
+            Ok(())
+        } else {
+            Err(NotTaken {
+                may_have_arrived: true,
+            })
+        };
+        assert_eq!(soon("an end", sent).await.expect("no panic"), expected);
+    }
+    test.connection.close();
+    assert_eq!(
+        test.connection.send(line()).await,
+        Err(NotTaken {
+            may_have_arrived: false
+        })
+    );
+    assert!(soon("the end", test.from.recv()).await.is_none());
+}
+
+#[tokio::test]
+async fn a_server_that_is_reached_directly_gets_a_connection_for_each_request() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/", listener.local_addr().expect("an address"));
+    let remote = Remote::direct(&url).expect("a URL");
+    let keep = Arc::new(Keeping::default());
+    let connected = connect(remote, None, keep, Ids::Same).await;
+    let (connection, _from) = connected.expect("a connection");
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        let connection = connection.clone();
+        let line = Bytes::from(r#"{"jsonrpc":"2.0","method":"notifications/x"}"#);
+        let sent = tokio::spawn(async move { connection.send(line).await });
+        let accepted = soon("a connection", listener.accept()).await;
+        let mut asked = Asked::read(accepted.expect("a connection").0)
+            .await
+            .expect("a request");
+        let taken = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
+        asked.stream.write_all(taken).await.expect("a client");
+        assert_eq!(soon("an end", sent).await.expect("no panic"), Ok(()));
+        // The server would take another request on it.
+        open.push(asked.stream);
+    }
+}
+
+#[tokio::test]
+async fn a_page_in_the_place_of_an_answer_is_said_to_be_one() {
+    let (mut test, _events) = Test::begun(Ids::Same).await;
+    test.says(json!({"id": 8, "method": "tools/call"})).await;
+    let call = test.asked("tools/call").await;
+    call.answer("200 OK", "Content-Type: text/html\r\n", "<html>")
+        .await;
+    let answer = test.hears().await;
+    let why = answer["error"]["message"].as_str().expect("an error");
+    assert!(why.contains("`text/html`, as a login page does"), "{why}");
+}
+
+/// Keeps all of it.
+#[derive(Debug, Default)]
+struct Keeping(std::sync::Mutex<BTreeMap<String, String>>);
+
+impl SaveState for Keeping {
+    fn keep(&self, values: BTreeMap<String, Option<String>>) -> BoxFuture<'_, bool> {
+        let mut kept = self.0.lock().expect("sound");
+        for (key, value) in values {
+            match value {
+                Some(value) => kept.insert(key, value),
+                None => kept.remove(&key),
+            };
+        }
+        std::future::ready(true).boxed()
+    }
+}
+
+#[tokio::test]
+async fn an_incarnation_goes_on_until_its_session_is_ended() {
+    let keep = Arc::new(Keeping::default());
+    let again = async || {
+        let kept = keep.0.lock().expect("sound").clone();
+        let remote = Remote::direct("http://127.0.0.1:1/mcp").expect("a URL");
+        let connected = connect(remote, Some(&kept), keep.clone(), Ids::Same).await;
+        connected.expect("a connection").0
+    };
+    let record = json!({"whose": "", "process": 1, "sessions": 1, "session": null, "version": null,
+        "ready": true, "initialize": {}, "result": {}, "incarnation": "a"});
+    keep.0
+        .lock()
+        .expect("sound")
+        .insert("remote".into(), record.to_string());
+    let call = json!({"calls": ["7"], "event": null, "number": 0, "line": null});
+    keep.0
+        .lock()
+        .expect("sound")
+        .insert("remote.0000000000000000".into(), call.to_string());
+    let first = again().await;
+    assert_eq!(
+        (first.incarnation(), first.open_calls()),
+        ("a", &["7".into()][..])
+    );
+    assert!(first.handshake().is_none(), "it is another server's");
+    drop(first);
+    let second = again().await;
+    assert_eq!(second.incarnation(), "a");
+    second.end_session().await;
+    assert!(keep.0.lock().expect("sound").is_empty());
+    let fresh = again().await;
+    assert!(fresh.incarnation() != "a" && fresh.open_calls().is_empty());
 }
 
 #[tokio::test]

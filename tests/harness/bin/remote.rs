@@ -94,24 +94,25 @@ async fn pipe(name: &str, url: &str, path: PathBuf) {
         path,
         kept: Mutex::new(kept.clone().unwrap_or_default()),
     };
-    let mut pipe =
-        connect(remote(name, url), kept.as_ref(), Arc::new(keep), Ids::Same).expect("connected");
-    say(&json!({"handshake": pipe.handshake}));
+    let connected = connect(remote(name, url), kept.as_ref(), Arc::new(keep), Ids::Same).await;
+    let (connection, mut from) = connected.expect("connected");
+    say(&json!({"handshake": connection.handshake()}));
+    let to = connection.channel();
     let confirms = std::env::var_os("UNCONFIRMED").is_none();
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     loop {
         tokio::select! {
-            said = pipe.from.recv() => {
+            said = from.recv() => {
                 let Some(said) = said else { break say(&json!({"gone": true})) };
                 let line: Value = serde_json::from_slice(&said.line).expect("JSON");
                 say(&json!({"number": said.number, "line": line}));
                 if confirms {
-                    pipe.confirm.up_to(said.number);
+                    connection.confirm(said.number);
                 }
             }
             line = lines.next_line() => {
                 let Ok(Some(line)) = line else { break };
-                if pipe.to.send(line.into()).await.is_err() {
+                if to.send(line.into()).await.is_err() {
                     break;
                 }
             }

@@ -13,7 +13,7 @@ use mcp_sessiond_bundle::decorate::{CallEntry, CallLog, Current, decorate};
 use mcp_sessiond_bundle::{
     Backends, BundleServer, BundleStore, Message, Receipt, Source, TrackedLine, WAITING,
 };
-use mcp_sessiond_client::{Options, RequestId, Session, Start};
+use mcp_sessiond_client::{RequestId, Session};
 use mcp_sessiond_jsonrpc::answers;
 use mcp_sessiond_proxy::front::bundle::report::Report;
 use mcp_sessiond_proxy::front::bundle::{Server, identities};
@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use super::source::{InheritedCalls, KeeperSource, Links, RunningServer};
 use super::{Common, Listing};
-use crate::backend::{Backend, Ended};
+use crate::backend::{Backend, Ended, ServerLine};
 use crate::messages::{Id, answered_ids};
 use crate::record::Record;
 use crate::stderr::warn;
@@ -82,13 +82,13 @@ impl BundleBackend {
         let (id, of) = (session.id().clone(), session.reference());
         let sources = {
             let (common, links, found) = (common.clone(), links.clone(), Mutex::new(found));
-            let (options, of) = (Options::default().start(Start::Never), of.clone());
+            let of = of.clone();
             let users = StoreUsers::default();
             move |servers: &[Server]| {
                 let source = |server: &Server| -> Arc<dyn Source> {
                     let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
                     let (name, print) = (&server.name, |what: &dyn fmt::Display| warn(what));
-                    let store = ResumeStore::of(&options, of.clone(), name, print);
+                    let store = ResumeStore::of(common.stores.clone(), of.clone(), name, print);
                     Arc::new(KeeperSource {
                         found: Mutex::new(found.remove(name)),
                         server: server.clone(),
@@ -197,7 +197,7 @@ impl Backend for BundleBackend {
         .boxed()
     }
 
-    fn next(&self) -> BoxFuture<'_, Option<(u64, Bytes)>> {
+    fn next(&self) -> BoxFuture<'_, Option<ServerLine>> {
         async {
             loop {
                 let TrackedLine { line, receipt } = self.spoken().await?;
@@ -206,7 +206,11 @@ impl Backend for BundleBackend {
                 }
                 let number = self.number.fetch_add(1, Ordering::SeqCst) + 1;
                 self.unconfirmed().push_back((number, receipt));
-                return Some((number, line));
+                return Some(ServerLine {
+                    number,
+                    line,
+                    stream: None,
+                });
             }
         }
         .boxed()

@@ -5,12 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use mcp_sessiond_client::{Error, Json, RequestId, SessionError, SessionStatus, Stream, StreamId};
 use tokio::time::sleep;
 
 use super::{Live, StoredEvent};
-use crate::backend::Backend;
+use crate::backend::{Backend, ServerLine};
 use crate::messages::{
     Id, ServerMessage, answer_not_stored, answered_id, in_place_of_request, outcome_unknown,
     read_server_line, undeliverable_request,
@@ -46,22 +45,26 @@ impl Live {
     pub(super) async fn read_server(
         self: Arc<Self>,
         backend: Arc<dyn Backend>,
-        early: Vec<(u64, Bytes)>,
+        early: Vec<ServerLine>,
     ) {
-        for (number, line) in early {
-            self.on_line(&*backend, number, &line).await;
+        for line in early {
+            self.on_line(&*backend, line).await;
         }
-        while let Some((number, line)) = backend.next().await {
-            self.on_line(&*backend, number, &line).await;
+        while let Some(line) = backend.next().await {
+            self.on_line(&*backend, line).await;
         }
         self.on_backend_lost(&*backend).await;
     }
 
-    async fn on_line(&self, backend: &dyn Backend, number: u64, line: &Bytes) {
+    async fn on_line(&self, backend: &dyn Backend, line: ServerLine) {
+        let ServerLine {
+            number,
+            line,
+            stream,
+        } = line;
         let (mut messages, mut unsendable) = (Vec::new(), Vec::new());
         let mut nth = 0_u32;
-        let said_on = backend.stream(number);
-        read_server_line(line, backend.incarnation(), |kind, message| {
+        read_server_line(&line, backend.incarnation(), |kind, message| {
             // The line may come again. Then each message in it has to have the same number.
             nth += 1;
             if let ServerMessage::Unsendable(id, why) = &kind {
@@ -69,7 +72,7 @@ impl Live {
             }
             let mut state = self.state();
             state.forget_gone_readers();
-            if let Some(to) = state.router.route(&kind, said_on.as_ref()) {
+            if let Some(to) = state.router.route(&kind, stream.as_ref()) {
                 if to.ends {
                     state.finishing.insert(to.stream.clone());
                 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use bytes::Bytes;
 use mcp_sessiond_client::{
     Binding, Caller, CreateOptions, Lifetimes, OnMismatch, Session, SessionError, SessionId,
 };
@@ -14,7 +13,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::{Live, Shared};
-use crate::backend::Backend;
+use crate::backend::{Backend, ServerLine};
 use crate::messages::{FirstAnswer, log_message};
 use crate::record::Record;
 use crate::refusal::{Refusal, daemon_away};
@@ -35,8 +34,8 @@ pub enum Beginning {
     Refused(Box<RawValue>),
 }
 
-/// Lines of the server from before its first answer, with their numbers.
-pub(crate) type EarlyLines = Vec<(u64, Bytes)>;
+/// Lines of the server from before its first answer.
+pub(crate) type EarlyLines = Vec<ServerLine>;
 
 impl Live {
     /// Begins a session, with a server of its own.
@@ -242,12 +241,12 @@ pub(crate) async fn first_request(
     }
     let mut early = Vec::new();
     let answered = async {
-        while let Some((number, line)) = backend.next().await {
-            if let Some(answer) = FirstAnswer::read(&line, ID) {
-                backend.confirm(number);
+        while let Some(line) = backend.next().await {
+            if let Some(answer) = FirstAnswer::read(&line.line, ID) {
+                backend.confirm(line.number);
                 return Some(answer);
             }
-            early.push((number, line));
+            early.push(line);
         }
         None
     };

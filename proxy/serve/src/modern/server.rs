@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use super::open_requests::{Cancelled, Effects, Key, Messages, OpenRequests, RequestKind};
 use super::params::Tools;
 use super::usage::{Entry, Usage};
-use crate::backend::{Backend, Ended, Slot};
+use crate::backend::{Backend, Ended, ServerLine, Slot};
 use crate::live::handshake::EarlyLines;
 use crate::live::{Shared, terminate};
 use crate::messages::to_server;
@@ -236,11 +236,11 @@ impl Server {
     }
 
     async fn read_server(self: Arc<Self>, backend: Arc<dyn Backend>, early: EarlyLines) {
-        for (number, line) in early {
-            self.on_line(&backend, number, &line);
+        for line in early {
+            self.on_line(&backend, &line);
         }
-        while let Some((number, line)) = backend.next().await {
-            self.on_line(&backend, number, &line);
+        while let Some(line) = backend.next().await {
+            self.on_line(&backend, &line);
         }
         {
             let mut state = self.state();
@@ -253,13 +253,13 @@ impl Server {
         backend.end().await;
     }
 
-    fn on_line(self: &Arc<Self>, backend: &Arc<dyn Backend>, number: u64, line: &Bytes) {
+    fn on_line(self: &Arc<Self>, backend: &Arc<dyn Backend>, line: &ServerLine) {
         let effects = {
             let mut state = self.state();
             let State { open, tools, .. } = &mut *state;
-            open.route(line, tools)
+            open.route(&line.line, tools)
         };
-        backend.confirm(number);
+        backend.confirm(line.number);
         if effects.is_empty() {
             return;
         }

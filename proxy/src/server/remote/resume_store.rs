@@ -95,13 +95,18 @@ impl ResumeStore {
         };
         Self {
             leaving,
-            ..Self::of(options, of, name, print)
+            ..Self::of(Self::control(options), of, name, print)
         }
+    }
+
+    /// The way to the daemon, which stores may share.
+    pub fn control(options: &Options) -> Control {
+        Control::new(options.clone().timeout(DAEMON_WAIT))
     }
 
     /// That of the server of this name, in this session. `print` says something on standard error.
     pub fn of(
-        options: &Options,
+        control: Control,
         session: SessionRef,
         name: &str,
         print: impl Fn(&dyn Display) + Send + Sync + 'static,
@@ -113,7 +118,7 @@ impl ResumeStore {
             .map(|byte| format!("{byte:02x}"))
             .collect();
         let state = SessionState {
-            control: Control::new(options.clone().timeout(DAEMON_WAIT)),
+            control,
             of: session,
             prefix: format!("{PREFIX}/{digest}/"),
         };
