@@ -14,7 +14,7 @@ use core::cell::OnceCell;
 use bytes::Bytes;
 use mcp_sessiond_jsonrpc::code;
 use mcp_sessiond_jsonrpc::message::{Kind, Line};
-use serde::Deserialize;
+use mcp_sessiond_jsonrpc::readable::Readable;
 
 /// A refusal: a response of HTTP whose status is not 2xx.
 #[derive(Debug, Clone, Copy)]
@@ -127,18 +127,16 @@ pub fn names_session(body: &[u8]) -> bool {
     words.any(|word| ["session", "sessionid"].contains(&word)) || said.contains("not initialized")
 }
 
+/// The message of the error that a refusal is. Some servers leave its id out.
+pub fn error_message(body: &[u8]) -> Option<String> {
+    let body = Readable::of_sent(core::str::from_utf8(body).ok()?);
+    body.member("error")?.member("message")?.read()
+}
+
 /// What a refusal says, in one line: the message of its error, or its text.
 pub fn said(body: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Body {
-        error: Reason,
-    }
-    #[derive(Deserialize)]
-    struct Reason {
-        message: String,
-    }
-    if let Ok(body) = serde_json::from_slice::<Body>(body) {
-        return Some(body.error.message);
+    if let Some(message) = error_message(body) {
+        return Some(message);
     }
     let text = String::from_utf8_lossy(body);
     let words: Vec<&str> = text.split_whitespace().collect();

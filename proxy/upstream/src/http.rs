@@ -12,7 +12,7 @@ use futures::stream::BoxStream;
 use mcp_sessiond_jsonrpc::message::{Kind, Line};
 use mcp_sessiond_relay::sse::{EVENT_MAX, Event, Parser};
 use mcp_sessiond_relay::verdict::{
-    Refusal, SessionState, Verdict, names_session, said, without_secrets,
+    Refusal, SessionState, Verdict, error_message, names_session, said, without_secrets,
 };
 use reqwest::header::{
     ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
@@ -282,7 +282,9 @@ impl HttpClient {
             Verdict::Answer if stamp.session.is_some() || is_final => {
                 Reply::Message(refused.body.clone())
             }
-            _ if refused.status == StatusCode::BAD_REQUEST && error_of(&refused.body).is_some() => {
+            _ if refused.status == StatusCode::BAD_REQUEST
+                && error_message(&refused.body).is_some() =>
+            {
                 Reply::Denied(self.refusal(&refused))
             }
             _ => Reply::Refused(refused.status, self.refusal(&refused)),
@@ -570,12 +572,6 @@ async fn read(response: Response) -> Result<Answered, Failed> {
         session,
         login: None,
     }))
-}
-
-/// The message of the error that a refusal has.
-fn error_of(body: &[u8]) -> Option<String> {
-    let body = serde_json::from_slice::<serde_json::Value>(body).ok()?;
-    body["error"]["message"].as_str().map(str::to_owned)
 }
 
 /// Why there is no reply.

@@ -1,5 +1,6 @@
 //! One server of a session's bundle, in a keeper of its own.
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,11 +11,11 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, join_all};
 use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Receipt, Source, TrackedLine, WAITING};
 use mcp_sessiond_client::SessionId;
+use mcp_sessiond_jsonrpc::message::Line;
 use mcp_sessiond_proxy::front::bundle::{Launch, Server};
 use mcp_sessiond_proxy::id_prefix::with_id_prefix;
 use mcp_sessiond_proxy::server::remote::ResumeStore;
 use mcp_sessiond_proxy::server::service::{Backend, Command, NoBackend, Running};
-use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -423,17 +424,35 @@ async fn forward_lines(backend: &Arc<Backend>, out: &mpsc::Sender<TrackedLine>, 
 
 /// The messages of a line, which may be a batch.
 fn single(line: Bytes) -> Vec<Bytes> {
-    if line.first() != Some(&b'[') {
+    if line.trim_ascii_start().first() != Some(&b'[') {
         return vec![line];
     }
-    let messages = serde_json::from_slice::<Vec<&RawValue>>(&line);
-    messages.map_or_else(
-        |_| vec![line.clone()],
-        |messages| {
-            messages
-                .iter()
-                .map(|one| Bytes::copy_from_slice(one.get().as_bytes()))
-                .collect()
-        },
-    )
+    let copy = OnceCell::new();
+    match Line::of(&line, &copy) {
+        Line::Batch(parts) => parts
+            .into_iter()
+            .map(|(span, _)| line.slice(span))
+            .collect(),
+        Line::Blank | Line::One(_) => vec![line.clone()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_its_parts_also_where_one_of_them_can_not_be_read() {
+        let single = |text: &'static str| single(text.into());
+        let (one, twice) = (
+            r#"{"jsonrpc":"2.0","id":1,"result":1.50}"#,
+            r#"{"jsonrpc":"2.0","id":2,"result":1,"result":2}"#,
+        );
+        assert_eq!(single(one), [one]);
+        let batch: &'static str = format!("  [ {one},{twice} ]").leak();
+        assert_eq!(single(batch), [one, twice]);
+        for whole in ["", "[]", "nonsense", "[nonsense"] {
+            assert_eq!(single(whole), [whole], "{whole:?}");
+        }
+    }
 }

@@ -2,10 +2,12 @@
 //! HTTP, "Custom Headers from Tool Parameters"): which they are, and whether a call's headers agree
 //! with its arguments.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use axum::http::{HeaderMap, HeaderName};
 use mcp_sessiond_client::Json;
+use mcp_sessiond_jsonrpc::message::Line;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -32,11 +34,7 @@ struct Declared {
 #[derive(Debug, Default)]
 pub(super) struct Tools(HashMap<String, Vec<Declared>>);
 
-#[derive(Deserialize)]
-struct Listed {
-    result: List,
-}
-
+/// What a server answers to `tools/list`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct List {
@@ -53,6 +51,15 @@ struct Tool {
     input_schema: Value,
 }
 
+impl List {
+    /// The result of this answer. None: it is an error, or something else.
+    fn of(answer: &Json) -> Option<Self> {
+        let copy = OnceCell::new();
+        let message = Line::of(answer.as_str().as_bytes(), &copy).message()?;
+        message.result()?.object()
+    }
+}
+
 impl Tools {
     /// Whether a tool was in a list.
     pub(super) fn knows(&self, tool: &str) -> bool {
@@ -61,13 +68,13 @@ impl Tools {
 
     /// Learns from the server's answer to `tools/list`. What another page has said before stays.
     pub(super) fn learn(&mut self, answer: &Json, is_first_page: bool) {
-        let Ok(Listed { result }) = serde_json::from_str(answer.as_str()) else {
+        let Some(list) = List::of(answer) else {
             return;
         };
-        if is_first_page && result.next_cursor.is_none() {
+        if is_first_page && list.next_cursor.is_none() {
             self.0.clear();
         }
-        for Tool { name, input_schema } in result.tools {
+        for Tool { name, input_schema } in list.tools {
             let mut found = Vec::new();
             declared(&input_schema, &mut Vec::new(), &mut found);
             self.0.insert(name, found);
@@ -76,10 +83,7 @@ impl Tools {
 
     /// Where the next page of a list begins, if there is one.
     pub(super) fn next_page(answer: &Json) -> Option<String> {
-        serde_json::from_str::<Listed>(answer.as_str())
-            .ok()?
-            .result
-            .next_cursor
+        List::of(answer)?.next_cursor
     }
 
     /// Checks that the headers of a call repeat its arguments.
