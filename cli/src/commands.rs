@@ -20,7 +20,6 @@ pub(crate) mod serve;
 pub(crate) mod service;
 pub(crate) mod session;
 pub(crate) mod setup;
-pub(crate) mod share;
 pub(crate) mod state;
 pub(crate) mod stats;
 pub(crate) mod status;

@@ -6,7 +6,6 @@ mod parts;
 pub(crate) mod selection;
 mod upstreams;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,7 +22,6 @@ use mcp_sessiond_proto::time::now_ms;
 use mcp_sessiond_proto::{BackendName, KeeperName, Loss, LossRecord, ServiceName, paths};
 use mcp_sessiond_proxy::keeper::dial::{DialError, Dialled, dial, keeper_of};
 use mcp_sessiond_proxy::program::display_name;
-use mcp_sessiond_proxy::server::shared::usage::{self, Use};
 use parts::Trouble;
 pub(crate) use parts::Unready;
 use serde::Serialize;
@@ -197,8 +195,6 @@ impl Inventory {
         match directory.check() {
             Ok(()) => {
                 servers.extend(orphans(directory.path(), &known));
-                let uses = usage::uses(directory.path());
-                servers.iter_mut().for_each(|server| server.note_use(&uses));
             }
             Err(ConnectError::NotRunning { .. }) => {}
             Err(error) => return Err(error.into()),
@@ -341,6 +337,7 @@ impl Server {
     fn of_status(keeper: KeeperName, silent: State, status: Option<&BackendStatus>) -> Self {
         let pid = status.and_then(|status| status.pid);
         let program = status.map(|status| status.program.clone());
+        let shared = status.and_then(|status| status.shared);
         Self {
             // A keeper that hangs does not say.
             server: program
@@ -358,8 +355,8 @@ impl Server {
             keeper,
             keeper_pid: status.map(|status| status.keeper_pid),
             state: status.map_or(silent, State::of),
-            hosts: None,
-            withheld: None,
+            hosts: shared.map(|shared| shared.hosts),
+            withheld: shared.map(|shared| shared.withheld),
             age_ms: status.and_then(|status| status.pid.map(|_| status.age_ms)),
             since_ms: status.map(|status| status.since_ms),
             restarts: status.map(|status| status.restarts),
@@ -395,20 +392,6 @@ impl Server {
             && let Some(name) = names.of(host, &command, self.directory.as_deref())
         {
             self.server = name;
-        }
-    }
-
-    /// Notes how it is shared, if it is. Its sharer is there also when no host is.
-    fn note_use(&mut self, uses: &BTreeMap<SessionId, Use>) {
-        let found = self
-            .session
-            .as_ref()
-            .and_then(|session| uses.get(session))
-            .copied();
-        self.hosts = found.map(|found| found.hosts);
-        self.withheld = found.map(|found| found.withheld);
-        if self.hosts == Some(0) && self.state == State::InUse {
-            self.state = State::Waiting;
         }
     }
 
@@ -473,13 +456,15 @@ fn command_of(keeper: &PinnedProcess) -> Option<Vec<String>> {
 
 impl State {
     fn of(status: &BackendStatus) -> Self {
+        let is_used =
+            status.front.is_some() || status.shared.is_some_and(|shared| shared.hosts > 0);
         match status.state {
             BackendState::Stopping => Self::Stopping,
             BackendState::Restarting if status.pid.is_none() && status.last_error.is_some() => {
                 Self::Ended
             }
             BackendState::Restarting | BackendState::Initializing => Self::Starting,
-            BackendState::Started | BackendState::Ready if status.front.is_some() => Self::InUse,
+            BackendState::Started | BackendState::Ready if is_used => Self::InUse,
             BackendState::Started | BackendState::Ready => Self::Waiting,
         }
     }

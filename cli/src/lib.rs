@@ -54,8 +54,8 @@ use clap::{Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand
 
 use self::commands::{
     call, completions, config as config_command, debug, demo, doctor, import, install, keep, login,
-    logout, logs, man, restart, run, serve, service, session, setup, share, state, stats, status,
-    stop, stream, task, token, tools, uninstall, wrap,
+    logout, logs, man, restart, run, serve, service, session, setup, state, stats, status, stop,
+    stream, task, token, tools, uninstall, wrap,
 };
 use self::exit_code::USAGE;
 use self::ui::output::warn;
@@ -135,9 +135,6 @@ enum Verb {
     /// Hold a server for `wrap` (internal)
     #[command(hide = true)]
     Keep(keep::Arguments),
-    /// Share a server among all hosts, for `wrap` (internal)
-    #[command(hide = true)]
-    Share(share::Arguments),
 }
 
 /// Parses, runs, and returns the exit code.
@@ -185,7 +182,6 @@ pub fn main() -> ExitCode {
         Verb::Login(arguments) => login::run(arguments),
         Verb::Logout(arguments) => logout::run(&arguments),
         Verb::Keep(arguments) => keep::run(arguments),
-        Verb::Share(arguments) => share::run(&arguments),
         Verb::Config(arguments) => config_command::run(&arguments),
         Verb::Stats(arguments) => stats::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),

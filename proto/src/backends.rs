@@ -25,7 +25,7 @@ use crate::losses::Loss;
 use crate::names::{BackendName, ServiceName};
 use crate::types::{Epoch, Resume, SessionId};
 
-pub use status::{BackendState, BackendStatus, CallInfo, ParkedInfo, Traffic, Written};
+pub use status::{BackendState, BackendStatus, CallInfo, ParkedInfo, SharedUse, Traffic, Written};
 
 /// The version of the protocol that this build speaks on keepers' sockets. It grows as the
 /// [daemon's](crate::PROTOCOL_VERSION) does, and apart from that.
@@ -120,7 +120,7 @@ pub struct FrontLease {
     pub resume: Resume,
 }
 
-/// A keeper registers. Sent by the keeper itself, while the lease's holder is its ancestor.
+/// A keeper registers. Sent by the keeper itself, while it or an ancestor of it holds the lease.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeepRequest {
@@ -368,6 +368,9 @@ pub struct Backend {
 pub enum KeeperRequest {
     /// A front takes the backend. Another one that has it is cut off.
     Attach(Attach),
+    /// A front takes a place beside others at a backend that hosts share. Its host's first message
+    /// follows, in a frame.
+    Join(Join),
     /// How the backend is.
     Status {},
     /// What the backend wrote to its standard error.
@@ -417,6 +420,19 @@ pub struct Attach {
     pub lost: Option<String>,
 }
 
+/// A front's host wants to share a backend. Every process of the user may.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Join {
+    /// What tells the shared backend from every other one.
+    pub key: String,
+    /// The pid of the process that has started the front.
+    pub host: u32,
+    /// The host has had its answer to its first message, from a keeper that is gone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
+}
+
 /// A keeper's answer: its first frame.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -443,6 +459,22 @@ pub enum KeeperReply {
     Closed {
         /// Whether the backend had been used.
         used: bool,
+    },
+    /// The front's host may have a place. Another answer follows the host's first message: `attached`,
+    /// `own` or `later`, once the backend is initialised.
+    Joining {
+        /// The session.
+        session: SessionId,
+    },
+    /// The host gets a backend of its own, and why.
+    Own {
+        /// For people.
+        why: String,
+    },
+    /// The host is to come again after a while, and why.
+    Later {
+        /// For people.
+        why: String,
     },
     /// The request was refused.
     Refused(Error),

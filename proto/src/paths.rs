@@ -14,9 +14,6 @@ pub const SOCKET_NAME: &str = "daemon.sock";
 /// The name of the directory of the keepers' sockets in the runtime directory.
 pub const KEEPERS_NAME: &str = "keepers";
 
-/// The name of the directory of the sockets of shared servers in the runtime directory.
-pub const SHARED_NAME: &str = "shared";
-
 /// The name of the directory of notes about servers that are not kept, in the runtime directory. A
 /// note is called `PID-START`, by the front's process.
 pub const UNKEPT: &str = "unkept";
@@ -115,13 +112,6 @@ pub fn keeper_socket(directory: &Path, keeper: KeeperName) -> PathBuf {
 #[must_use]
 pub fn keeper_locks(directory: &Path) -> PathBuf {
     keepers(directory).join("locks")
-}
-
-/// The directory of the sockets of shared servers in a runtime directory. Their names have as many
-/// letters as those of keepers.
-#[must_use]
-pub fn shared(directory: &Path) -> PathBuf {
-    directory.join(SHARED_NAME)
 }
 
 /// The runtime directory without regard to `MCP_SESSIOND_DIR`: the one that a service manager's

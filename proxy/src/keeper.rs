@@ -7,15 +7,16 @@
 //! - [`backend`], [`children`]: the child process, its group, and how it is taken down.
 //!   [`stderr_ring`]: the end of its standard error. `error_line`: which line of that says why it
 //!   has ended.
-//! - [`requests`]: requests on its socket. [`front`]: the attached front. [`dial`]: the client's
-//!   side of the socket.
+//! - [`requests`]: requests on its socket. [`front`]: the attached front. `sharing`: the fronts of
+//!   several hosts that share the backend. [`dial`]: the client's side of the socket.
 //! - [`silence`]: how long a keeper that does not answer is waited for.
 //! - [`exits`]: the processes whose exits matter. [`program_change`]: whether the program has
 //!   changed. [`launch`]: how a keeper starts.
 //!
 //! **Architecture Invariant:** a front gets the backend only if the daemon says that it holds the
 //! lease, or, while the daemon is away, if no other process has attached under its epoch or a newer
-//! one.
+//! one. Where hosts share the backend, the keeper itself holds the lease, so there is one keeper of
+//! it, and each process of the user may join.
 
 pub mod backend;
 pub mod children;
@@ -28,6 +29,7 @@ pub mod hold;
 pub mod launch;
 pub mod program_change;
 pub mod requests;
+pub(crate) mod sharing;
 pub mod silence;
 pub mod spare;
 pub mod stderr_ring;
@@ -43,15 +45,20 @@ use mcp_sessiond_process::socket::Listener;
 use mcp_sessiond_process::{ListenerLock, PinnedProcess, ProcessId, StartTime};
 use mcp_sessiond_proto::backends::{EndingRequest, KEEPER_VERSION, KeepRequest, Kept};
 use mcp_sessiond_proto::facts::ServerDigest;
-use mcp_sessiond_proto::{BackendName, Epoch, Error, KeeperName, ServiceName, SessionId, paths};
+use mcp_sessiond_proto::services::FindRequest;
+use mcp_sessiond_proto::{
+    BackendName, ClaimRequest, Claimed, Epoch, Error, KeeperName, Label, LossId, Named,
+    ServiceName, SessionId, paths,
+};
 use nix::sys::signal::Signal;
 use signal_hook_tokio::Signals;
 use tokio::net::UnixListener;
 
 use exits::ExitWatcher;
 use hold::Keeper;
-use launch::Report;
+use launch::{BackendOf, Report, keeper_of_key};
 use requests::KeeperContext;
+use sharing::Sharing;
 use spare::Spare;
 
 use crate::memory::forbid_core_dumps;
@@ -68,16 +75,8 @@ const TOLD_WAIT: Duration = Duration::from_secs(1);
 /// What a keeper is started for.
 #[derive(Debug)]
 pub struct Errand {
-    /// The session.
-    pub session: SessionId,
-    /// The service that the session belongs to, if any. Then its fronts continue each other.
-    pub service: Option<ServiceName>,
-    /// The name of the backend, where the session has several.
-    pub backend: Option<BackendName>,
-    /// What it is started with, for what is known of it.
-    pub server: Option<ServerDigest>,
-    /// The epoch of the front's lease: on the session, or on its service.
-    pub epoch: Epoch,
+    /// Whose backend it holds.
+    pub of: BackendOf,
     /// What is run.
     pub program: Program,
     /// How long it waits for its first front. By then the front that has started it has given up.
@@ -96,7 +95,6 @@ pub fn run(args: Errand) -> ExitCode {
     let _ = nix::unistd::setsid();
     // A host may have blocked them.
     let mask = GivenMask::unblock(&[Signal::SIGCHLD, Signal::SIGTERM]);
-    forbid_core_dumps();
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -127,33 +125,41 @@ fn adopt_orphans() {
 }
 
 async fn start(args: Errand, mask: GivenMask, spare: Spare) -> Result<(), Report> {
-    let Errand {
+    let Errand { of, program, wait } = args;
+    let failed = |error: &dyn std::fmt::Display| Report::Failed(error.to_string());
+    let directory = paths::directory().map_err(|error| failed(&error))?;
+    let start = match of {
+        BackendOf::Session { .. } => Start::Auto {
+            binary: executable::own(),
+        },
+        // It would have no variable but those that every host has.
+        BackendOf::Hosts { .. } => Start::Never,
+    };
+    let control = Control::new(Options::default().start(start));
+    let Tenure {
         session,
         service,
         backend,
         server,
         epoch,
-        program,
-        wait,
-    } = args;
-    let failed = |error: &dyn std::fmt::Display| Report::Failed(error.to_string());
-    let directory = paths::directory().map_err(|error| failed(&error))?;
-    let keeper = KeeperName(getrandom::u32().map_err(|error| failed(&error))?);
-    let options = Options::default().start(Start::Auto {
-        binary: executable::own(),
-    });
-    let control = Control::new(options);
-    let shown = program.display_name();
+        keeper,
+        shared,
+    } = Tenure::of(of, &control, &program).await?;
+    // Not before the session was claimed: the daemon reads the claimer's environment then.
+    forbid_core_dumps();
     let request = KeepRequest {
         session: session.clone(),
         epoch,
         keeper,
-        program: shown,
+        program: program.display_name(),
         service: service.clone(),
         backend: backend.clone(),
         server: server.clone(),
     };
-    let kept = register(&control, request).await?;
+    let mut kept = register(&control, request).await?;
+    if let Some(shared) = &shared {
+        kept.closed_linger_ms = shared.linger_ms;
+    }
     adopt_orphans();
     let owner = watch_owner(&kept).map_err(|error| failed(&error))?;
     // Before the backend is started, so that its end can't be missed. SIGCHLD even if the host
@@ -168,6 +174,7 @@ async fn start(args: Errand, mask: GivenMask, spare: Spare) -> Result<(), Report
     let context = KeeperContext {
         session,
         service,
+        key: shared.as_ref().map(|shared| shared.key.clone()),
         of: backend,
         server,
         keeper,
@@ -202,9 +209,118 @@ async fn start(args: Errand, mask: GivenMask, spare: Spare) -> Result<(), Report
     };
     Report::Ready(keeper).write();
     launch::close_report_pipe().map_err(|error| failed(&error))?;
+    let holder = match shared {
+        Some(shared) => holder.shared(Sharing::new(shared.lost)),
+        None => holder,
+    };
     // The report is sent; later failures show when the front's connection ends.
     holder.hold(listener, &placed, owner, signals, spare).await;
     Ok(())
+}
+
+/// By which right a keeper holds its backend.
+struct Tenure {
+    session: SessionId,
+    service: Option<ServiceName>,
+    backend: Option<BackendName>,
+    server: Option<ServerDigest>,
+    epoch: Epoch,
+    keeper: KeeperName,
+    shared: Option<SharedTenure>,
+}
+
+/// What a keeper has to know of a backend that hosts share.
+struct SharedTenure {
+    key: String,
+    linger_ms: u64,
+    /// Why there is no former backend any more, and by which number that is on record.
+    lost: Option<(String, Option<LossId>)>,
+}
+
+impl Tenure {
+    async fn of(of: BackendOf, control: &Control, program: &Program) -> Result<Self, Report> {
+        let failed = |error: &dyn std::fmt::Display| Report::Failed(error.to_string());
+        match of {
+            BackendOf::Session {
+                session,
+                service,
+                backend,
+                server,
+                epoch,
+            } => Ok(Self {
+                session,
+                service,
+                backend,
+                server,
+                epoch,
+                keeper: KeeperName(getrandom::u32().map_err(|error| failed(&error))?),
+                shared: None,
+            }),
+            BackendOf::Hosts { key, linger_ms } => {
+                let keeper = keeper_of_key(&key).ok_or_else(|| failed(&"the key is too short"))?;
+                let claimed = claim_shared(control, &key, program).await?;
+                let own = claimed.lost.iter().find(|loss| loss.of.is_none());
+                let because = claimed.because.or(own.map(|loss| loss.because));
+                let lost = because
+                    .filter(|because| !because.is_wanted())
+                    .map(|because| (because.sentence().to_owned(), own.map(|loss| loss.id)));
+                Ok(Self {
+                    session: claimed.session,
+                    service: None,
+                    backend: None,
+                    server: None,
+                    epoch: claimed.epoch,
+                    keeper,
+                    shared: Some(SharedTenure {
+                        key,
+                        linger_ms,
+                        lost,
+                    }),
+                })
+            }
+        }
+    }
+}
+
+/// Claims the session of a backend that hosts share, and waits until a former one is gone.
+async fn claim_shared(control: &Control, key: &str, program: &Program) -> Result<Claimed, Report> {
+    let name = format!("shared {}", key.get(..16).unwrap_or(key));
+    let name: Label = name
+        .parse()
+        .map_err(|error| Report::Failed(format!("{name}: {error}")))?;
+    let claim = ClaimRequest {
+        // Not what the words of the command stand for: a secret among them may have been renewed.
+        named: Some(Named {
+            name,
+            command: key.to_owned(),
+            take: false,
+        }),
+        program: Some(program.display_name()),
+        confirms_loss: true,
+        ..ClaimRequest::default()
+    };
+    let claimed = control.claim(claim).await.map_err(|error| match error {
+        SessionError::Refused(Error::NameTaken { sentence }) => Report::NoLease(sentence),
+        error => Report::Failed(error.to_string()),
+    })?;
+    let found = control.call(|connection, context| {
+        let request = FindRequest {
+            session: claimed.session.clone(),
+            epoch: claimed.epoch,
+            service: None,
+            backend: None,
+        };
+        async move { connection.find_backend(context, request).await }
+    });
+    match found.await {
+        Ok(None) => Ok(claimed),
+        // The records were lost, and its lease with them.
+        Ok(Some(found)) => Err(Report::NoLease(format!(
+            "process {} keeps this server",
+            found.keeper_pid
+        ))),
+        Err(error) => Err(Report::Failed(error.to_string())),
+    }
 }
 
 async fn register(control: &Control, request: KeepRequest) -> Result<Kept, Report> {

@@ -11,11 +11,12 @@
 //! - [`server`]: how a front reaches its server. [`server::attach`] has the types,
 //!   [`server::kept`] claims a session and finds or starts its keeper, [`server::child`] runs a
 //!   command without a keeper, [`server::remote`] keeps what a connection over HTTP needs to go on,
-//!   [`server::shared`] is one server for all hosts of the user, and [`server::service`] is the
+//!   [`server::shared`] leads to one server for all hosts of the user, and [`server::service`] is the
 //!   library of a process that serves sessions of a service, such as `mcp-sessiond serve`.
 //!   `server::without_daemon` says what a front may do where the daemon does not answer.
 //! - [`keeper`]: the small process that holds one server. [`keeper::hold`] is its loop,
 //!   [`keeper::requests`] its socket and [`keeper::dial`] the client's side of that,
+//!   `keeper::sharing` the hosts that share its server,
 //!   [`keeper::launch`] how it is started, [`keeper::backend`] and [`keeper::children`] its child
 //!   processes, [`keeper::program_change`] notices another version of the program.
 //!
@@ -42,14 +43,14 @@
 //! - What was read from the host before a keeper has answered is passed on whole, to the keeper or
 //!   to the command that is run in its place ([`front`]).
 //! - A keeper gives its server to a front only if the daemon says that the front holds the lease,
-//!   or, while the daemon is away, if no other process has attached under that epoch or a newer one
-//!   ([`keeper`]).
+//!   or, while the daemon is away, if no other process has attached under that epoch or a newer one;
+//!   to any process of the user, where hosts share the server ([`keeper`]).
 //! - A keeper sends each unconfirmed line again, under the same number, to this front of a service
 //!   or to the next one; it acknowledges a front's line only once the server gets it even if that
 //!   front is killed ([`keeper::hold`]).
 //! - What a process starts gets the signal mask that its own host gave ([`signals`]).
 //! - A connection to a shared server ends with its host; nothing of it is given to another one
-//!   ([`server::shared`]).
+//!   (`keeper::sharing`).
 #![allow(rustdoc::private_intra_doc_links)]
 #![forbid(unsafe_code)]
 

@@ -22,7 +22,7 @@ KILLS = {
 # process that only probes, or one that is killed while it connects.
 OTHERS = ["stop", "close", "probe", "claim"]
 # `serve` has no front that claims.
-KINDS = {entry: [*KILLS, *OTHERS] for entry in ENTRIES} | {"shared": [*KILLS, *OTHERS, "share"], "serve": [*KILLS, "stop", "close"]}
+KINDS = {entry: [*KILLS, *OTHERS] for entry in ENTRIES} | {"serve": [*KILLS, "stop", "close"]}
 WHEN = ["between", "begun", "sent"]
 # Wrong: an answer, or a count, of another call or server. Silent: a fresh server that no line names by its reason. Unnamed: a line names the reason,
 # and not which of several servers it is. Again: a loss of an earlier fault is told once more, or only now. Resumed: a fresh server is said to be the former
@@ -150,8 +150,6 @@ class Campaign:
             await self.close(gate)
         elif kind == "stop":
             await self.stop(name)
-        elif kind == "share":
-            await world.kill(world.ours("share"))
         else:
             await self.kill(victims, name)
         gate.touch()
@@ -252,7 +250,7 @@ class Campaign:
                     break
                 # The keeper pauses before it starts a server again that has ended often.
                 await asyncio.sleep(0.1)
-                if name not in touched and self.kind != "share" and call.outcome not in ("not_sent",):
+                if name not in touched and call.outcome not in ("not_sent",):
                     self.bad("lost", f"{call.key} of {name}: {call.error}")
             else:
                 raise RuntimeError(f"{name} does not answer: {call.error}")
@@ -340,7 +338,7 @@ class Campaign:
         executed = sum(words[3] == call.key for words in self.world.ledger("call"))
         if call.outcome == "not_sent" and executed:
             self.bad("wrong", f"{call.key} was executed, and is said not to have been sent")
-        may_fail = touched or "front" in victims or self.kind in ("close", "share") or self.was_cut
+        may_fail = touched or "front" in victims or self.kind == "close" or self.was_cut
         if call.text is None and not may_fail:
             self.bad("lost", f"{call.key} under way: {call.error}")
         # A session that has ended refuses what comes after its end.

@@ -251,8 +251,8 @@ const ELSEWHERE: &[Elsewhere] = &[
     ),
     (
         "the connection to the shared server",
-        "shared/kills.rs",
-        "the_sharer_is_killed_and_the_next_one_finds_the_server_as_it_was",
+        "shared.rs",
+        "a_shared_server_is_stopped_and_restarted_by_its_name_and_ends_with_its_last_host",
         "the connection to the shared server had ended; there is a new one",
     ),
     (

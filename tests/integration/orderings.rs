@@ -31,8 +31,8 @@
 //! - A name is claimed, and looked up in the locks and the keepers, before a command is run under it as it
 //!   is. `front/pass_through.rs`; `wrap/other_protocols.rs`,
 //!   another_protocol_gets_no_second_server_of_a_name, and …_without_a_daemon_either.
-//! - The front of a shared server wakes the daemon before it takes the right to start the process that
-//!   shares it. `server/shared/place.rs`; `shared/kills.rs`, where_no_daemon_runs_one_is_started.
+//! - The front of a shared server wakes the daemon before it starts the keeper, which does not.
+//!   `server/shared/connector.rs`; `shared/kills.rs`, where_no_daemon_runs_one_is_started.
 //!
 //! Lines (`orderings/lines.rs`)
 //!
@@ -107,8 +107,8 @@
 //!   the same moment. `keeper/hold/attach.rs` (`forbids`).
 //! - Signals are blocked before there is a thread that one could interrupt. `front.rs`, `signals.rs`.
 //! - The timer of the end of the input begins before the keepers are told. `front/input_end.rs`.
-//! - A front asks for the process that shares a server once more after it has the lock; a second such
-//!   process would exit, since the daemon gives it no lease. `server/shared/place.rs`.
+//! - The socket of a keeper that has exited is deleted before its session may have another one, which
+//!   has the same name where hosts share the server. `daemon/src/engine/backends.rs` (`swept`).
 //! - The filters of an edited list hold before its servers are started. `front/bundle.rs`.
 
 mod claims;

@@ -242,6 +242,10 @@ fn a_shared_server_is_stopped_and_restarted_by_its_name_and_ends_with_its_last_h
     let third = pid(&mut other);
     assert!(third != first && third != second);
     assert_eq!(pid(&mut one), third);
+    for client in [&one, &other] {
+        let line = "the connection to the shared server had ended; there is a new one";
+        client.pipe.errors.wait(line);
+    }
 
     one.pipe.close();
     one.pipe.wait();

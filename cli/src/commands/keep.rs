@@ -9,22 +9,29 @@ use mcp_sessiond_client::{Label, SessionId};
 use mcp_sessiond_process::descriptors;
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::{BackendName, Epoch, ServiceName};
-use mcp_sessiond_proxy::keeper::{self, Errand, launch};
+use mcp_sessiond_proxy::keeper::launch::{self, BackendOf};
+use mcp_sessiond_proxy::keeper::{self, Errand};
 use mcp_sessiond_proxy::program::Program;
 
 use super::wrap::program;
+use crate::USAGE;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Internal: `mcp-sessiond wrap` and `serve` start it under a lease. It reports on standard output, in one line of JSON. It ends \
-with the session's host, on SIGTERM, or when no wrapper has been attached for `backends.linger_ms` (of `serve`: \
-`http.linger_ms`).
+Internal: `mcp-sessiond wrap` and `serve` start it under a lease, or for a server of servers.json with `\"shared\": true`, whose \
+session it claims itself. It reports on standard output, in one line of JSON. It ends with the session's host, on SIGTERM, or when no \
+wrapper has been attached for `backends.linger_ms` (of `serve`: `http.linger_ms`; of a shared server: `backends.closed_linger_ms`).
 
 Example: mcp-sessiond keep --session 0199… --epoch 1 -- npx @playwright/mcp")]
 pub(crate) struct Arguments {
     /// The session that the server belongs to
-    #[arg(long, allow_hyphen_values = true)]
-    session: SessionId,
+    #[arg(
+        long,
+        allow_hyphen_values = true,
+        required_unless_present = "shared",
+        requires = "epoch"
+    )]
+    session: Option<SessionId>,
     /// The service that the session belongs to
     #[arg(long, allow_hyphen_values = true)]
     service: Option<ServiceName>,
@@ -35,8 +42,14 @@ pub(crate) struct Arguments {
     #[arg(long)]
     server_digest: Option<ServerDigest>,
     /// The epoch of the lease on the session, or on its service
-    #[arg(long)]
-    epoch: u64,
+    #[arg(long, requires = "session")]
+    epoch: Option<u64>,
+    /// Hosts share the server, which this key tells from every other one
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["session", "epoch", "service", "backend"])]
+    shared: Option<String>,
+    /// How long a shared server stays when no host has it, in ms
+    #[arg(long, requires = "shared", default_value_t = 30_000)]
+    linger_ms: u64,
     /// How long to wait for the first front, in ms
     #[arg(long, default_value_t = 5_000)]
     wait_ms: u64,
@@ -61,6 +74,8 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
         backend,
         server_digest,
         epoch,
+        shared,
+        linger_ms,
         wait_ms,
         name,
         descriptors: most,
@@ -70,51 +85,33 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     if let Some(most) = most {
         descriptors::restore(most);
     }
+    let of = match (session, epoch, shared) {
+        (Some(session), Some(epoch), _) => BackendOf::Session {
+            session,
+            service,
+            backend,
+            server: server_digest,
+            epoch: Epoch(epoch),
+        },
+        (_, _, Some(key)) => BackendOf::Hosts { key, linger_ms },
+        // The parser has seen to it.
+        _ => return ExitCode::from(USAGE),
+    };
     if detached {
         let program = Program {
             title: name,
             ..program(command)
         };
         let wait = Duration::from_millis(wait_ms);
-        return keeper::run(Errand {
-            session,
-            service,
-            backend,
-            server: server_digest,
-            epoch: Epoch(epoch),
-            program,
-            wait,
-        });
+        return keeper::run(Errand { of, program, wait });
     }
-    let lease = [
-        "--session".into(),
-        session.as_str().into(),
-        "--epoch".into(),
-        epoch.to_string().into(),
-    ];
-    let lease = lease
-        .into_iter()
-        .chain(
-            service
-                .into_iter()
-                .flat_map(|name| ["--service".into(), name.as_str().into()]),
-        )
-        .chain(
-            backend
-                .into_iter()
-                .flat_map(|name| ["--backend".into(), name.as_str().into()]),
-        )
-        .chain(
-            server_digest
-                .into_iter()
-                .flat_map(|digest| ["--server-digest".into(), digest.as_str().into()]),
-        );
+    let options = of.options().into_iter().map(OsString::from);
     let wait = ["--wait-ms".into(), wait_ms.to_string().into()];
     let title = name
         .into_iter()
         .flat_map(|name| ["--name".into(), name.as_str().into()]);
     launch::launch(
-        lease
+        options
             .chain(wait)
             .chain(title)
             .chain(["--".into()])

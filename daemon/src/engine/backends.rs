@@ -56,7 +56,8 @@ pub enum Charge {
 }
 
 impl Engine {
-    /// Registers `peer` as a keeper. It must be a descendant of the process that holds the session.
+    /// Registers `peer` as a keeper. It must be the process that holds the session, or a descendant
+    /// of it.
     ///
     /// # Errors
     /// When it is not, the lease is not the newest, or the records can't be written.
@@ -179,7 +180,7 @@ impl Engine {
         }
     }
 
-    /// The session with this id that an ancestor of `peer` holds, and that ancestor.
+    /// The session with this id that `peer` or an ancestor of it holds, and who does.
     fn held_above(
         &self,
         peer: &PinnedProcess,
@@ -198,15 +199,10 @@ impl Engine {
         let held = called_so
             .iter()
             .filter_map(|(_, id, holder)| Some((id.clone(), (*holder)?)));
-        for found in held.clone() {
-            if is_above(found.1, peer)? {
+        for found in held {
+            if found.1 == peer.id() || is_above(found.1, peer)? {
                 return Ok(found);
             }
-        }
-        if held.clone().any(|(_, holder)| holder == peer.id()) {
-            let sentence =
-                "a keeper is a process of its own, below the one that holds the lease".into();
-            return Err(refused(sentence));
         }
         // A descendant of an instance of the session may learn that the session exists, and that
         // another process has its lease.
@@ -484,14 +480,13 @@ impl Engine {
     /// Nothing is left of the backend of a keeper that has exited.
     pub fn swept(&self, keeper: &KeeperRecord) {
         self.servers.locked().remove(&keeper.process);
-        let is_free = self.tell(|registry| {
-            registry.swept(&keeper.process);
-            registry.keepers().all(|other| other.name != keeper.name)
-        });
-        self.swept.notify_waiters();
-        if is_free {
+        // Before another keeper of this name may take its place: that of a shared server has the
+        // same one each time.
+        if self.look(|registry| registry.keepers().all(|other| other.name != keeper.name)) {
             delete_socket(&paths::keeper_socket(self.directory.path(), keeper.name));
         }
+        self.tell(|registry| registry.swept(&keeper.process));
+        self.swept.notify_waiters();
     }
 
     /// Deletes the sockets of keepers that are gone.

@@ -1,5 +1,4 @@
-//! Frames on the sockets of keepers and of whoever shares a server: a header of 16 bytes, then the
-//! body. The daemon's frames ([`crate::frame`]) have a length alone, for they carry nothing but
+//! Frames on the sockets of keepers: a header of 16 bytes, then the body. The daemon's frames ([`crate::frame`]) have a length alone, for they carry nothing but
 //! calls and answers; here a message is passed on as its bytes, beside its number.
 //!
 //! | offset | bytes | what |
@@ -48,7 +47,7 @@ pub enum Line {
 pub enum Kind {
     /// From the client, as its first frame: what it asks for, in JSON.
     Request = 1,
-    /// From the keeper, as its first frame: the answer, in JSON.
+    /// From the keeper, as its first frame: the answer, in JSON. After `joining` another one follows.
     Reply = 2,
     /// A message, without a newline. Its number: that of the sender's messages, from 1; 0 where the
     /// keeper does not acknowledge messages.

@@ -20,6 +20,16 @@ pub enum BackendState {
     Stopping,
 }
 
+/// How a shared backend is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedUse {
+    /// How many hosts have it.
+    pub hosts: usize,
+    /// How many of its notifications nobody was told, since it can't be known whom they concern.
+    #[serde(with = "crate::text")]
+    pub withheld: u64,
+}
+
 /// How a backend is. No message, no argument, no variable: only what it wrote to its standard
 /// error.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -49,6 +59,9 @@ pub struct BackendStatus {
     /// The pid of the front that is attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub front: Option<u32>,
+    /// How it is shared, where hosts share it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<SharedUse>,
     /// How long a front has been attached, or none has, in ms.
     #[serde(with = "crate::text")]
     pub since_ms: u64,

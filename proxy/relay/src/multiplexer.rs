@@ -64,7 +64,8 @@ pub enum Effect {
     End,
 }
 
-/// Clients by number, and the server that they share.
+/// Clients by number, and the server that they share. At first there are none, and nobody has used
+/// the server.
 #[derive(Default)]
 pub struct Multiplexer {
     clients: BTreeMap<u64, Client>,
@@ -139,21 +140,6 @@ struct Ask {
 }
 
 impl Multiplexer {
-    /// No client is here yet. `resumed`: the server has worked for others before, and may
-    /// still do.
-    pub fn new(resumed: bool) -> Self {
-        let shared_by = if resumed {
-            SharedBy::Several
-        } else {
-            SharedBy::Nobody
-        };
-        Self {
-            asks_unroutable: resumed,
-            shared_by,
-            ..Self::default()
-        }
-    }
-
     /// What is to be done.
     pub fn effects(&mut self) -> Vec<Effect> {
         core::mem::take(&mut self.effects)
@@ -515,7 +501,7 @@ impl Multiplexer {
 }
 
 /// Messages that can't be read, or are too large. If it is known who waits for one, only that
-/// client is told.
+/// client is told. The relay answers those of the server itself.
 impl Multiplexer {
     /// A client has sent what can't be read, though it has an id.
     pub(super) fn unreadable_from_client(
@@ -562,28 +548,6 @@ impl Multiplexer {
         }
         if let Some(asked) = id.filter(|id| self.is_asked(client, id)) {
             self.fail_ask(&asked, answers::OVERSIZED_ANSWER, now);
-        }
-    }
-
-    /// The server has sent a line of more than 16 MiB, which was discarded: its first and its last
-    /// bytes.
-    pub fn oversized_from_server(&mut self, head: &[u8], tail: &[u8], now: Millis) {
-        let Unreadable {
-            id: Some(id),
-            request,
-            answer,
-            ..
-        } = Unreadable::of_ends(head, tail)
-        else {
-            return;
-        };
-        if request {
-            // It must not be taken for the answer to a call that has the same
-            // number.
-            self.tell_server(answers::too_large(&id));
-        } else if answer {
-            // It is treated like an error that the server itself has sent.
-            self.from_server(&answers::too_large(&id), now);
         }
     }
 

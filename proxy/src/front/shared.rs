@@ -9,7 +9,7 @@ use super::probe::ProbePolicy;
 use super::{Way, run_with};
 use crate::server::attach::Attaching;
 use crate::server::kept::Door;
-use crate::server::shared::place::Place;
+use crate::server::shared::connector::SharedConnector;
 use crate::server::shared::{Looking, Shared};
 use crate::waits::Waits;
 
@@ -33,8 +33,8 @@ pub fn run(
     let own = shared.own_name();
     let way = move |first, door: Door, mask| {
         let door = door.named(own.clone());
-        let place = Place::new(shared.clone(), looking.clone(), first, mask, door);
-        Box::new(place) as Box<dyn Attaching>
+        let way = SharedConnector::new(shared.clone(), looking.clone(), first, mask, door);
+        Box::new(way) as Box<dyn Attaching>
     };
     let way = Way::Through(Box::new(way));
     let probes = ProbePolicy::Refused;

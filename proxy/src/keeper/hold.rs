@@ -5,6 +5,7 @@ mod attach;
 mod continuing;
 mod events;
 mod restarts;
+mod shared;
 mod status;
 
 use std::io;
@@ -26,13 +27,14 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use self::events::{from_backend, from_front, from_stderr, to_backend, to_front};
+use self::events::{from_backend, from_clients, from_front, from_stderr, to_backend, to_front};
 use super::backend::Backend;
 use super::children::{Children, StopMode};
 use super::exits::{Exit, ExitWatcher};
 use super::front::Front;
 use super::program_change::ProgramFile;
 use super::requests::{Incoming, KeeperContext, receive};
+use super::sharing::{self, Sharing};
 use super::spare::Spare;
 use super::stderr_ring::StderrRing;
 use crate::lines::{Line, PendingLine};
@@ -79,6 +81,8 @@ pub struct Keeper {
     /// The next backend is to be started, when they are gone.
     start_due: bool,
     pub(super) front: Option<Front>,
+    /// The clients, where hosts share the backend. Then no front has it.
+    sharing: Option<Sharing>,
     began: Instant,
     /// When the latest front attached or left.
     pub(super) since: Instant,
@@ -148,6 +152,7 @@ enum Event {
     Incoming(Incoming),
     FrontGone,
     FromFront(Frame),
+    FromClient(sharing::Event),
     FromBackend(Line),
     /// What stands behind its last newline.
     LastFromBackend(Line),
@@ -206,6 +211,7 @@ impl Keeper {
             retiring: JoinSet::new(),
             start_due: false,
             front: None,
+            sharing: None,
             began: now,
             since: now,
             closed: false,
@@ -246,7 +252,15 @@ impl Keeper {
         let (sender, mut incoming) = mpsc::channel(INCOMING_MAX);
         let receiving = tokio::spawn(receive(listener, self.context.clone(), sender, spare));
         let why = loop {
+            if self.sharing.is_some() {
+                // A start that the last event has led to may have left something.
+                self.apply_effects();
+            }
             self.hand_out();
+            while self.can_pass_on() {
+                self.apply_effects();
+                self.hand_out();
+            }
             let deadline = self.deadline();
             let event = {
                 // A continuing front also confirms what makes room, and sends no message before
@@ -290,6 +304,7 @@ impl Keeper {
                     event = to_backend(&mut self.pending_line, input) => event,
                     event = from_backend(output), if reads_backend => event,
                     event = from_front(front_in), if reads_front => event,
+                    event = from_clients(&mut self.sharing) => event,
                     event = from_stderr(errors) => event,
                     () = sleep_until(deadline) => Event::Time,
                 }
@@ -380,7 +395,7 @@ impl Keeper {
             .relay
             .next_deadline()
             .map(|at| self.began + Duration::from_millis(at));
-        let lonely = self.front.is_none().then_some(linger);
+        let lonely = self.is_alone().then_some(linger);
         let mute = self
             .backend
             .as_ref()
@@ -410,6 +425,7 @@ impl Keeper {
         let now = self.now();
         let is_line = match &event {
             Event::FromFront(said) => said.kind == Kind::Line,
+            Event::FromClient(event) => matches!(event, sharing::Event::Line(..)),
             event => matches!(event, Event::FromBackend(_) | Event::LastFromBackend(_)),
         };
         if is_line {
@@ -434,6 +450,7 @@ impl Keeper {
             Event::FrontGone => self.detach(),
             Event::FromFront(said) if self.continues() => return self.handle_continuing(said),
             Event::FromFront(said) => self.handle_frame(said),
+            Event::FromClient(event) => self.handle_client(event),
             Event::FromBackend(Line::Whole(line)) => self.relay.from_backend(line, now),
             Event::FromBackend(Line::Oversized { head, tail }) => {
                 self.relay.oversized_from_backend(&head, &tail, now);
@@ -471,7 +488,7 @@ impl Keeper {
                     self.replace("it closed its standard input or output");
                 }
                 let lingered = self.since.elapsed() >= self.linger();
-                if self.front.is_none() && lingered {
+                if self.is_alone() && lingered {
                     if !self.is_served().await {
                         return Some(End::Lingered);
                     }
@@ -479,24 +496,20 @@ impl Keeper {
                 }
             }
         }
-        for order in self.relay.effects() {
-            match order {
-                Effect::Start => self.start_due = true,
-                Effect::Replace { why, kills } => {
-                    self.log_line(&format!("{why}; a fresh server is started"));
-                    self.retire(if kills {
-                        StopMode::Kill
-                    } else {
-                        self.graceful()
-                    });
-                    self.start_due = true;
-                }
-                Effect::Ended(why) => {
-                    let why = format!("{}{why}", self.context.name_in_list());
-                    self.tell_loss(&why);
-                }
-                Effect::Learned(learned) => self.tell_learned(learned),
-                Effect::Say(text) => self.log_line(&text),
+        self.apply_effects();
+        None
+    }
+
+    /// Carries out what the relay wants.
+    fn apply_effects(&mut self) {
+        loop {
+            self.pass_on_shared();
+            let effects = self.relay.effects();
+            if effects.is_empty() {
+                break;
+            }
+            for effect in effects {
+                self.apply(effect);
             }
         }
         // Only after the former backend is gone, which may hold a port or the lock on a profile.
@@ -504,6 +517,26 @@ impl Keeper {
             self.start_due = false;
             self.restart();
         }
-        None
+    }
+
+    fn apply(&mut self, effect: Effect) {
+        match effect {
+            Effect::Start => self.start_due = true,
+            Effect::Replace { why, kills } => {
+                self.log_line(&format!("{why}; a fresh server is started"));
+                self.retire(if kills {
+                    StopMode::Kill
+                } else {
+                    self.graceful()
+                });
+                self.start_due = true;
+            }
+            Effect::Ended(why) => {
+                let why = format!("{}{why}", self.context.name_in_list());
+                self.tell_loss(&why);
+            }
+            Effect::Learned(learned) => self.tell_learned(learned),
+            Effect::Say(text) => self.log_line(&text),
+        }
     }
 }

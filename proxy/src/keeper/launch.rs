@@ -69,28 +69,85 @@ impl Report {
     }
 }
 
+/// Whose backend a keeper holds.
+#[derive(Debug, Clone)]
+pub enum BackendOf {
+    /// A session's, which the process that starts the keeper has claimed.
+    Session {
+        /// The session.
+        session: SessionId,
+        /// The service that it belongs to, if any. Then its fronts continue each other.
+        service: Option<ServiceName>,
+        /// The name of the backend, where the session has several.
+        backend: Option<BackendName>,
+        /// What the backend is started with, for what is known of it.
+        server: Option<ServerDigest>,
+        /// The epoch of the lease: on the session, or on its service.
+        epoch: Epoch,
+    },
+    /// All hosts', in a session that the keeper claims itself.
+    Hosts {
+        /// What tells it from every other one: hexadecimal digits.
+        key: String,
+        /// How long it stays when no host has it, in ms.
+        linger_ms: u64,
+    },
+}
+
+impl BackendOf {
+    /// The same as options of `mcp-sessiond keep`.
+    pub fn options(&self) -> Vec<String> {
+        match self {
+            Self::Session {
+                session,
+                service,
+                backend,
+                server,
+                epoch,
+            } => {
+                let epoch = epoch.to_string();
+                let options = [
+                    ("--session", Some(session.as_str())),
+                    ("--epoch", Some(&*epoch)),
+                    ("--service", service.as_ref().map(ServiceName::as_str)),
+                    ("--backend", backend.as_ref().map(BackendName::as_str)),
+                    ("--server-digest", server.as_ref().map(ServerDigest::as_str)),
+                ];
+                let given = options
+                    .into_iter()
+                    .filter_map(|(name, value)| Some([name, value?]));
+                given.flatten().map(str::to_owned).collect()
+            }
+            Self::Hosts { key, linger_ms } => {
+                let linger_ms = linger_ms.to_string();
+                let options = ["--shared", key, "--linger-ms", &linger_ms];
+                options.map(str::to_owned).into()
+            }
+        }
+    }
+}
+
+/// The name of the keeper of the backend with this key that hosts share: who has the key finds it.
+pub fn keeper_of_key(key: &str) -> Option<KeeperName> {
+    key.get(..8)?.parse().ok()
+}
+
 /// What a keeper is started with.
 #[derive(Debug)]
 pub struct Launch<'a> {
     /// The executable `mcp-sessiond`.
     pub binary: &'a Path,
-    /// The session.
-    pub session: &'a SessionId,
-    /// The service that the session belongs to, if any.
-    pub service: Option<&'a ServiceName>,
-    /// The name of the backend, where the session has several.
-    pub backend: Option<&'a BackendName>,
-    /// What it is started with, for what is known of it.
-    pub server: Option<&'a ServerDigest>,
-    /// The epoch of the lease.
-    pub epoch: Epoch,
+    /// Whose backend it holds.
+    pub of: BackendOf,
     /// How long the keeper waits for its first front.
     pub wait: Duration,
     /// The most descriptors that the backend may have; none: as many as this process.
     pub descriptors: Option<u64>,
     /// What it runs.
     pub program: &'a Program,
-    /// Variables that the backend gets in addition to those of this process.
+    /// The only variables of this process that keeper and backend get; none: all.
+    pub inherits: Option<&'a [&'a str]>,
+    /// Variables that they get in addition to these.
     pub environment: &'a [(OsString, OsString)],
     /// Where it runs; none: where this process does.
     pub home: Option<&'a Path>,
@@ -105,21 +162,7 @@ impl Launch<'_> {
     /// only waits.
     pub fn start(&self, mask: &GivenMask, until: Instant) -> io::Result<Report> {
         let mut command = Command::new(self.binary);
-        command.arg("keep").args([
-            "--session",
-            self.session.as_str(),
-            "--epoch",
-            &self.epoch.to_string(),
-        ]);
-        if let Some(service) = self.service {
-            command.args(["--service", service.as_str()]);
-        }
-        if let Some(backend) = self.backend {
-            command.args(["--backend", backend.as_str()]);
-        }
-        if let Some(server) = self.server {
-            command.args(["--server-digest", server.as_str()]);
-        }
+        command.arg("keep").args(self.of.options());
         command.args(["--wait-ms", &self.wait.as_millis().to_string()]);
         if let Some(descriptors) = self.descriptors {
             command.args(["--descriptors", &descriptors.to_string()]);
@@ -131,11 +174,24 @@ impl Launch<'_> {
             .arg("--")
             .arg(&self.program.name)
             .args(&self.program.arguments);
+        if let Some(only) = self.inherits {
+            command.env_clear();
+            command.envs(
+                only.iter()
+                    .filter_map(|name| Some((name, std::env::var_os(name)?))),
+            );
+        }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some(home) = self.home {
             command.current_dir(home);
         }
-        if self.service.is_some() {
+        if matches!(
+            self.of,
+            BackendOf::Session {
+                service: Some(_),
+                ..
+            }
+        ) {
             // systemd means the process that serves, not its servers.
             command.env_remove("NOTIFY_SOCKET");
         }

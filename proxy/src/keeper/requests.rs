@@ -9,7 +9,7 @@ use mcp_sessiond_client::{Control, SessionError};
 use mcp_sessiond_process::{self as process, Peer, PeerError, PinnedProcess, ProcessId};
 use mcp_sessiond_proto::backends::frame::{FrameBuffer, Kind};
 use mcp_sessiond_proto::backends::{
-    Attach, FrontLease, FrontRequest, KeeperReply, KeeperRequest, ProcessRef,
+    Attach, FrontLease, FrontRequest, KeeperReply, KeeperRequest, ProcessRef, RELAYED_MAX,
 };
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
@@ -20,8 +20,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::sharing::NewClient;
 use super::spare::{Spare, refuse};
 use crate::frames::{Frames, PendingFrame};
+use crate::lines::Line;
 
 /// How long a client may take for its hello and its request.
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
@@ -60,6 +62,13 @@ pub enum Incoming {
         /// What it is told goes here.
         writer: OwnedWriteHalf,
     },
+    /// A front asks for a place beside others.
+    Join {
+        /// What it has asked, and its connection.
+        client: Box<NewClient>,
+        /// The process.
+        process: ProcessId,
+    },
     /// A client asks for the state of the backend.
     Status {
         /// Where the answer goes.
@@ -96,6 +105,8 @@ pub struct KeeperContext {
     pub session: SessionId,
     /// The service that the session belongs to, if any.
     pub service: Option<ServiceName>,
+    /// What tells the backend from all others that hosts share, if they share it.
+    pub key: Option<String>,
     /// Which backend of the session this is, where it has several.
     pub of: Option<BackendName>,
     /// What its backend is started with, for what is known of it.
@@ -204,6 +215,32 @@ async fn read_request(
                 writer,
             }))
         }
+        Ok(KeeperRequest::Join(join)) => {
+            if context.key.as_ref() != Some(&join.key) {
+                reply(&mut writer, &KeeperReply::Refused(Error::UnknownBackend)).await?;
+                return Ok(None);
+            }
+            let session = context.session.clone();
+            reply(&mut writer, &KeeperReply::Joining { session }).await?;
+            let first = match reader.next().await? {
+                Some(said) if said.kind == Kind::Line => said.body,
+                _ => return Ok(None),
+            };
+            let Line::Whole(first) = first else {
+                let why = format!("its host begins with more than {RELAYED_MAX} bytes");
+                reply(&mut writer, &KeeperReply::Own { why }).await?;
+                return Ok(None);
+            };
+            Ok(Some(Incoming::Join {
+                client: Box::new(NewClient {
+                    join,
+                    first,
+                    reader,
+                    writer,
+                }),
+                process: process.id(),
+            }))
+        }
         Ok(KeeperRequest::Status {}) => Ok(Some(Incoming::Status { writer })),
         Ok(KeeperRequest::Errors { after }) => Ok(Some(Incoming::Stderr { after, writer })),
         Ok(KeeperRequest::Restart {}) => Ok(Some(Incoming::Restart { writer })),
@@ -217,7 +254,7 @@ async fn read_request(
         Err(_) => {
             // The error does not quote the request, which may contain a message.
             let sentence =
-                "a keeper takes the requests `attach`, `status`, `errors`, `restart`, `ping`, `remember` and `compare`"
+                "a keeper takes the requests `attach`, `join`, `status`, `errors`, `restart`, `ping`, `remember` and `compare`"
                     .into();
             reply(
                 &mut writer,
@@ -251,7 +288,8 @@ pub async fn reply(writer: &mut OwnedWriteHalf, reply: &KeeperReply) -> io::Resu
 
 /// What the daemon says of the lease that a front shows.
 async fn check_lease(attach: &Attach, context: &KeeperContext) -> LeaseCheck {
-    if attach.session != context.session || attach.service != context.service {
+    let is_its = attach.session == context.session && attach.service == context.service;
+    if !is_its || context.key.is_some() {
         return LeaseCheck::Refused(Error::UnknownSession);
     }
     if attach.continues != context.service.is_some() {

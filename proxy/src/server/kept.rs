@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,13 @@ use mcp_sessiond_process::{self as process, executable};
 use mcp_sessiond_proto::backends::{
     Attach, Backend, KeeperReply, KeeperRequest, StopReason, StopRequest,
 };
+use mcp_sessiond_proto::debug::Page;
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::services::FindRequest;
 use mcp_sessiond_proto::types::LeaseRef;
 use mcp_sessiond_proto::{
-    BackendName, ClaimRequest, Claimed, ClientName, Json, KeeperName, Loss, LossId, SessionId,
-    paths,
+    BackendName, ClaimRequest, Claimed, ClientName, Epoch, Json, KeeperName, Loss, LossId,
+    SessionId, paths,
 };
 use tokio::time::timeout_at;
 
@@ -29,7 +30,7 @@ pub(crate) use super::keeper_watch::{KeeperWatch, QUIET, QUIET_MAX};
 use super::without_daemon;
 use crate::frames::FrameSender;
 use crate::keeper::dial::{DialError, Dialled, dial_until, dial_waiting};
-use crate::keeper::launch::{Launch, Report};
+use crate::keeper::launch::{BackendOf, Launch, Report};
 use crate::keeper::silence::{Silence, stalled_sentence};
 use crate::notices::{CarriedLoss, ConfirmLoss, print};
 use crate::program::Program;
@@ -228,11 +229,6 @@ impl Door {
         Ok(claimed)
     }
 
-    /// The pid of the keeper that was asked last, if it is stalled.
-    pub(crate) fn stalled_keeper(&self) -> Option<u32> {
-        self.silence.as_ref()?.stalled()
-    }
-
     /// Whether the session was ever claimed: only at its first claim does the daemon read what this
     /// process was started with.
     pub(crate) fn has_claimed(&self) -> bool {
@@ -400,6 +396,52 @@ impl Door {
         }
     }
 
+    /// The same for a keeper whose session another process has claimed.
+    pub(crate) fn end_hung(&mut self, keeper: KeeperName) -> NoBackend {
+        let mut after = None;
+        loop {
+            let found = self.control.call(|connection, context| {
+                let page = Page {
+                    after: after.clone(),
+                };
+                async move { Ok(Ok(connection.list_backends(context, page).await?)) }
+            });
+            let found = self.runtime.block_on(found);
+            let found = match found {
+                Ok(found) => found,
+                Err(error) => return NoBackend::Passing(error.to_string()),
+            };
+            if let Some(backend) = found.iter().find(|backend| backend.keeper == keeper) {
+                let lease = lease_of(backend.session.clone());
+                return self.end_keeper(&lease, keeper, StopReason::KeeperHung(keeper));
+            }
+            match found.last() {
+                Some(last) => after = Some(last.session.clone()),
+                None => {
+                    self.control.hang_up();
+                    return NoBackend::Passing(format!("the daemon knows no keeper {keeper}"));
+                }
+            }
+        }
+    }
+
+    /// How a keeper is asked whose session, this one, another process has claimed.
+    pub(crate) fn watch_of(
+        &self,
+        directory: &Path,
+        keeper: KeeperName,
+        server: &str,
+        session: SessionId,
+    ) -> KeeperWatch {
+        let lease = Arc::new(Mutex::new(Some(lease_of(session))));
+        KeeperWatch {
+            directory: directory.to_owned(),
+            keeper,
+            server: server.to_owned(),
+            stopper: Stopper::new(self.options.clone(), lease, None),
+        }
+    }
+
     /// Who runs a server of this door's name and has had no daemon, in a sentence, if anybody does.
     pub(crate) fn taken_without_daemon(&self) -> Option<String> {
         let name = &self.claim.named.as_ref()?.name;
@@ -512,13 +554,16 @@ impl Door {
         let launch = Launch {
             descriptors: None,
             binary: &binary,
-            session: &lease.session,
-            service: None,
-            backend: self.backend.as_ref(),
-            server: Some(self.server()),
-            epoch: lease.epoch,
+            of: BackendOf::Session {
+                session: lease.session.clone(),
+                service: None,
+                backend: self.backend.clone(),
+                server: Some(self.server().clone()),
+                epoch: lease.epoch,
+            },
             wait: self.wait * KEEPER_WAIT.0 / KEEPER_WAIT.1,
             program: &self.program,
+            inherits: None,
             environment: &self.environment,
             home: self.home.as_deref(),
         };
@@ -684,6 +729,14 @@ impl Attaching for Door {
 
     fn holds_while_daemon_hangs(&mut self) {
         self.holds = true;
+    }
+}
+
+/// What names a session that another process has claimed, where no lease is looked at.
+fn lease_of(session: SessionId) -> LeaseRef {
+    LeaseRef {
+        session,
+        epoch: Epoch(0),
     }
 }
 

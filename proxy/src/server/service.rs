@@ -33,7 +33,7 @@ use link::{KeeperAddress, Link};
 
 use super::facts::digest_of;
 use crate::keeper::dial::DialError;
-use crate::keeper::launch::{Launch, Report};
+use crate::keeper::launch::{BackendOf, Launch, Report};
 use crate::keeper::silence::Silence;
 use crate::program::Program;
 use crate::signals::GivenMask;
@@ -474,13 +474,16 @@ impl Service {
             let launch = Launch {
                 descriptors: *descriptors,
                 binary,
-                session: &session,
-                service: Some(name),
-                backend: backend.as_ref(),
-                server: Some(&server),
-                epoch: service.epoch(),
+                of: BackendOf::Session {
+                    session,
+                    service: Some(name.clone()),
+                    backend,
+                    server: Some(server),
+                    epoch: service.epoch(),
+                },
                 wait: KEEPER_WAIT,
                 program: &command.program,
+                inherits: None,
                 environment: &command.environment,
                 home: command.home.as_deref(),
             };

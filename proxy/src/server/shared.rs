@@ -1,24 +1,10 @@
-//! One server for all hosts and sessions of the user, where an entry of the user's list says so.
+//! One server for all hosts and sessions of the user, where an entry of the user's list says so. It
+//! is in a keeper of its own, which claims a session of the user's and has many clients: see
+//! `keeper::sharing`.
 //!
-//! The *sharer* is a small process that belongs to no host. To the server it is a front like every
-//! other: it claims a session of the user's own, and the server is in that session's keeper. To
-//! hosts it is the server: each front has a *place*, a connection to the sharer's socket. Which
-//! message is whose [`mcp_sessiond_relay::multiplexer`] decides.
-//!
-//! - [`place`]: the front's side, which starts the sharer where there is none.
-//! - [`share_host`]: the process. `clients`: the connections to it. `losses`: what hosts have to be
-//!   told of servers that ended. [`usage`]: how each shared
-//!   server is used, for people.
-//!
-//! **Architecture Invariant:** a place ends with its connection, and nothing of it is handed to
-//! another one. The sharer has its session's lease; so there is one sharer for one server, whatever
-//! else goes wrong.
+//! - [`connector`]: the front's side, which starts the keeper where there is none.
 
-mod clients;
-mod losses;
-pub mod place;
-pub mod share_host;
-pub mod usage;
+pub mod connector;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,25 +12,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_sessiond_client::SessionId;
-use mcp_sessiond_proto::{BackendName, paths};
-use serde::{Deserialize, Serialize};
+use mcp_sessiond_proto::{BackendName, KeeperName};
 use sha2::{Digest as _, Sha256};
 
+use crate::keeper::launch::keeper_of_key;
 use crate::program::{LaunchEnv, Program};
 
 /// The variables of a host that reach a shared server: those that hosts hand to all their servers
 /// (the official SDKs' list). No other one does, since it might be the host's secret.
 pub const VARIABLES: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
 
-/// Hexadecimal digits of the key that name its socket.
-const SOCKET_DIGITS: usize = 8;
-
 /// Hexadecimal digits of the key that name a host's own server.
 const OWN_DIGITS: usize = 8;
 
 /// A shared server, as the user has written it down.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct Shared {
     /// What it is called.
     pub name: String,
@@ -114,70 +96,8 @@ impl Shared {
         (environment.collect(), self.cwd.clone())
     }
 
-    fn socket(&self, directory: &Path) -> PathBuf {
-        paths::shared(directory).join(self.key.get(..SOCKET_DIGITS).unwrap_or_default())
+    /// Which keeper has it.
+    fn keeper(&self) -> Option<KeeperName> {
+        keeper_of_key(&self.key)
     }
-}
-
-/// What is asked of a sharer: the first frame, in JSON. Hello and frames are those of a keeper's
-/// socket.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Request {
-    /// A place. Behind it comes the host's first line, as it is. From then on the front says what it
-    /// says to a keeper.
-    Place {
-        key: String,
-        /// The host has had its answer to that line, from a sharer that is gone.
-        again: bool,
-        /// The process that has started the front.
-        host: u32,
-    },
-    /// How the server is used.
-    Status {},
-}
-
-/// What a sharer says to that: its first frame, in JSON. Behind a welcome come messages, and ends of
-/// servers.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Reply {
-    Welcome {
-        /// Why former servers have ended that the host has to be told of.
-        ended: Vec<String>,
-    },
-    /// The host gets a server of its own, and why.
-    Own { why: String },
-    /// The host is to come again after a while, and why.
-    Later { why: String },
-    /// It is another server's.
-    Other {},
-    Status {
-        session: SessionId,
-        places: usize,
-        #[serde(default)]
-        withheld: u64,
-    },
-}
-
-/// What the sharer reports to the front that has started it, in one line of JSON on its standard
-/// output.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Report {
-    Ready {},
-    /// There is no such program: the exit code that a shell has for it, and why.
-    NoProgram {
-        code: u8,
-        sentence: String,
-    },
-    /// The keeper of its server, with this pid, is stopped.
-    Stalled {
-        keeper: u32,
-    },
-    /// Why it can't run; whether the next attempt may go better.
-    Failed {
-        sentence: String,
-        passing: bool,
-    },
 }

@@ -72,7 +72,7 @@ class World:
     # Processes.
 
     def ours(self, verb):
-        """The pids of what mcp-sessiond does here: `run`, `keep`, `share` or `wrap`."""
+        """The pids of what mcp-sessiond does here: `run`, `keep` or `wrap`."""
         mine = f"MCP_SESSIOND_DIR={self.run}"
         return [pid for pid, arguments, environment in processes()
                 if mine in environment and arguments[1:2] == [verb] and Path(arguments[0]).name == PROGRAM.name]

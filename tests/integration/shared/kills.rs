@@ -1,8 +1,7 @@
 //! Everything is killed in turn.
 
-use mcp_sessiond_tests::{Client, Front, Pipe as _, World, gone, signal, until};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use mcp_sessiond_tests::{Client, Front, Pipe as _, gone, signal, until};
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::{
@@ -35,11 +34,6 @@ fn a_front_that_is_killed_leaves_the_others_alone_and_comes_back_to_the_same_ser
     }
 }
 
-/// The sharer of the only server.
-fn sharer(world: &World) -> u32 {
-    world.backend().status().front.expect("the sharer")
-}
-
 #[test]
 fn the_daemon_is_killed_and_no_call_notices() {
     let world = sharing();
@@ -57,44 +51,6 @@ fn the_daemon_is_killed_and_no_call_notices() {
     let _daemon = world.daemon();
     assert_eq!(connect(&world).call("increment", json!({})), "1");
     assert_eq!(one.call("increment", json!({})), "2");
-}
-
-#[test]
-fn the_sharer_is_killed_and_the_next_one_finds_the_server_as_it_was() {
-    let world = sharing();
-    let _daemon = world.daemon();
-    let (mut one, mut other) = (connect(&world), connect(&world));
-    let server = pid(&mut one);
-    assert_eq!(one.call("increment", json!({})), "1");
-    let gate = gate(&world, "gate");
-    let id = begin_slow(&mut one, "one", &gate);
-    let former = sharer(&world);
-    kill(Pid::from_raw(former.cast_signed()), Signal::SIGKILL).expect("it runs");
-    gone(former);
-    let error = one.text(id).expect_err("nobody knows what became of it");
-    assert_eq!(error["data"]["outcome"], "unknown", "{error}");
-    // A call that is on its way to a connection that has just ended is answered so, too.
-    for client in [&one, &other] {
-        client
-            .pipe
-            .errors
-            .wait("the connection to the shared server had ended; there is a new one");
-    }
-    assert_eq!(other.call("increment", json!({})), "2");
-    assert_eq!(one.call("increment", json!({})), "3");
-    assert_eq!([pid(&mut one), pid(&mut other)], [server, server]);
-    // What the former sharer had asked is answered now, to nobody.
-    open(&gate);
-    for client in [&mut one, &mut other] {
-        client.call("echo", json!({"tag": ""}));
-        let rest = client.rest();
-        assert!(
-            rest.iter().all(|said| said["method"]
-                .as_str()
-                .is_some_and(|of| of.ends_with("list_changed"))),
-            "{rest:?}"
-        );
-    }
 }
 
 #[test]
@@ -266,57 +222,14 @@ fn initialize() -> serde_json::Value {
 
 /// It is waited for, and whoever waits is told which process it is.
 #[test]
-fn a_sharer_that_is_stopped_is_waited_for() {
-    let world = sharing();
-    let _daemon = world.daemon();
-    let _first = connect(&world);
-    let (former, server) = (sharer(&world), world.backend().pid());
-    signal(former, Signal::SIGSTOP);
-    let words = world.wrapping(&[], &["@crowd".to_owned()]);
-    let mut next = Client::new(world.front(&words));
-    let asked = next.request("initialize", initialize());
-    next.pipe.errors.wait(&format!(
-        "the process that shares this server (pid {former}) is stopped; waiting for it"
-    ));
-    signal(former, Signal::SIGCONT);
-    next.initialized(asked);
-    assert_eq!((sharer(&world), world.backend().pid()), (former, server));
-}
-
-/// Another host has the right to start it, and is suspended.
-#[test]
-fn a_starter_that_is_suspended_keeps_nobody_waiting() {
-    let world = sharing();
-    let _daemon = world.daemon();
-    let _first = connect(&world);
-    let shared = world.directory().join("shared");
-    let lock = std::fs::read_dir(&shared)
-        .expect("there")
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .find(|path| path.extension().is_some_and(|end| end == "lock"))
-        .expect("a lock");
-    let former = sharer(&world);
-    signal(former, Signal::SIGKILL);
-    gone(former);
-    let lock = std::fs::File::open(lock).expect("a file");
-    lock.lock().expect("nobody has it");
-    // The first host may start it, too.
-    let _second = connect(&world);
-    drop(lock);
-}
-
-/// It is the server that the next sharer has to find.
-#[test]
 fn the_keeper_of_a_shared_server_is_waited_for() {
     let world = sharing();
     let _daemon = world.daemon();
     let mut first = connect(&world);
     assert_eq!(first.call("increment", json!({})), "1");
-    let (former, backend) = (sharer(&world), world.backend());
+    let backend = world.backend();
     let server = backend.pid();
     signal(backend.keeper, Signal::SIGSTOP);
-    signal(former, Signal::SIGKILL);
-    gone(former);
     let words = world.wrapping(&[], &["@crowd".to_owned()]);
     let mut next = Client::new(world.front(&words));
     let asked = next.request("initialize", initialize());
@@ -328,4 +241,17 @@ fn the_keeper_of_a_shared_server_is_waited_for() {
     next.initialized(asked);
     assert_eq!(next.call("increment", json!({})), "2");
     assert_eq!(world.backend().pid(), server);
+}
+
+/// The first host may start it, too.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_front_that_is_suspended_keeps_nobody_waiting() {
+    let world = sharing();
+    let _daemon = world.daemon();
+    let first = connect(&world);
+    first.pipe.signal(Signal::SIGSTOP);
+    world.backend().kill_keeper();
+    let mut second = connect(&world);
+    assert_eq!(second.call("increment", json!({})), "1");
 }

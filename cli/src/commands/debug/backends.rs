@@ -82,7 +82,9 @@ fn state(state: BackendState) -> String {
 
 fn front(status: &BackendStatus) -> String {
     let since = duration(status.since_ms);
+    let hosts = status.shared.map_or(0, |shared| shared.hosts);
     match status.front {
+        None if hosts > 0 => format!("{hosts} hosts that share it, for {since}"),
         Some(pid) => format!("{pid}, for {since}"),
         None => paint(DOUBTFUL, &format!("none for {since}")),
     }

@@ -25,7 +25,7 @@ use crate::server::child;
 use crate::server::kept::Door;
 use crate::server::remote::{ResumeStore, StoreUsers};
 use crate::server::shared::Looking;
-use crate::server::shared::place::Place;
+use crate::server::shared::connector::SharedConnector;
 use crate::signals::{GivenMask, ending_signal};
 use crate::stderr::{NamedStderr, Stderr};
 use crate::waits::Waits;
@@ -269,11 +269,11 @@ impl Source for Backend {
                     Err(failure) => Err(failure.message),
                 });
                 let (connector, mask) = (self.connector(), common.mask);
-                let place = move |first, wanted| {
-                    let place = Place::new(shared, looking, first, mask, door);
-                    connector(Box::new(place.while_wanted(wanted)))
+                let way = move |first, wanted| {
+                    let way = SharedConnector::new(shared, looking, first, mask, door);
+                    connector(Box::new(way.while_wanted(wanted)))
                 };
-                tokio::spawn(driver.run_from_first_line(place));
+                tokio::spawn(driver.run_from_first_line(way));
                 return Ok(pipe);
             }
             let waits = common.waits;

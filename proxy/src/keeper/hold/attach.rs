@@ -38,6 +38,7 @@ impl Keeper {
                 let written = KeeperReply::Errors(self.ring.after(after));
                 tokio::spawn(async move { reply(&mut writer, &written).await });
             }
+            Incoming::Join { client, process } => self.join(*client, process),
             Incoming::Ping { mut writer } => {
                 tokio::spawn(async move { reply(&mut writer, &KeeperReply::Pong {}).await });
             }
@@ -137,7 +138,7 @@ impl Keeper {
         Remembered {
             record: self.kept.record.clone(),
             epoch: self.last.0,
-            front: self.front.as_ref().map(|front| reference(front.process)),
+            front: self.holder().map(reference),
             backend: self
                 .backend
                 .as_ref()

@@ -5,6 +5,7 @@ use std::io;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
 
 use super::Event;
+use super::Sharing;
 use crate::frames::{Frames, PendingFrame};
 use crate::lines::{Lines, PendingLine};
 
@@ -40,6 +41,13 @@ pub(super) async fn from_front(reader: Option<&mut Frames<OwnedReadHalf>>) -> Ev
             Ok(Some(said)) => Event::FromFront(said),
             Ok(None) | Err(_) => Event::FrontGone,
         },
+        None => std::future::pending().await,
+    }
+}
+
+pub(super) async fn from_clients(sharing: &mut Option<Sharing>) -> Event {
+    match sharing {
+        Some(sharing) => Event::FromClient(sharing.next().await),
         None => std::future::pending().await,
     }
 }

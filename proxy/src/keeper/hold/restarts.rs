@@ -198,6 +198,9 @@ impl Keeper {
     pub(super) fn tell_loss(&mut self, why: &str) {
         self.end_line();
         self.ring.push(own_line(&ended_sentence(why)).as_bytes());
+        if let Some(sharing) = &mut self.sharing {
+            sharing.tell_loss(why);
+        }
         if let Some(front) = &mut self.front {
             front.put(Kind::Loss, 0, why.to_owned());
         }
@@ -235,9 +238,7 @@ impl Keeper {
             _ if why == End::HostGone && self.signalled && self.front.is_none() => {
                 StopMode::Terminate
             }
-            Some(within) if why != End::Signal || self.front.is_some() => {
-                StopMode::Graceful { within }
-            }
+            Some(within) if why != End::Signal || !self.is_alone() => StopMode::Graceful { within },
             _ => StopMode::Terminate,
         }
     }
@@ -256,6 +257,11 @@ impl Keeper {
         let mut left = None;
         if self.continues() {
             left = self.end_continuing_front().await;
+        } else if self.sharing.is_some() {
+            self.pass_on_shared();
+            let sharing = self.sharing.take();
+            let ending = sharing.map(|sharing| sharing.end(why == End::Signal));
+            let _ = timeout(LAST_LINES_WAIT, futures::future::OptionFuture::from(ending)).await;
         } else if let Some(front) = &mut self.front {
             let last_lines = async {
                 while front.write_lane().await.is_ok() {

@@ -4,7 +4,7 @@ use mcp_sessiond_process as process;
 use mcp_sessiond_proto::backends::BackendStatus;
 use mcp_sessiond_relay::View;
 
-use super::Keeper;
+use super::{Keeper, Sharing};
 
 impl Keeper {
     /// How the backend is. No message is in it.
@@ -49,6 +49,7 @@ impl Keeper {
                 .as_ref()
                 .map_or(0, |backend| ms(backend.started)),
             front: self.front.as_ref().map(|front| front.process.pid),
+            shared: self.sharing.as_ref().map(Sharing::usage),
             since_ms: ms(self.since),
             calls,
             asks,

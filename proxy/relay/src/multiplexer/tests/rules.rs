@@ -6,7 +6,7 @@ use super::*;
 
 /// A server with so many clients, and what it was told so far is taken.
 fn shared(clients: u64) -> Multiplexer {
-    let mut multiplexer = Multiplexer::new(false);
+    let mut multiplexer = Multiplexer::default();
     for client in 1..=clients {
         multiplexer.arrive(
             client,
@@ -255,24 +255,6 @@ fn an_ask_is_refused_while_the_server_may_be_at_work_for_another_one_without_a_c
 }
 
 #[test]
-fn a_server_that_worked_for_others_before_may_still_do() {
-    let mut multiplexer = Multiplexer::new(true);
-    multiplexer.arrive(1, initialize("2025-06-18", &json!({})), false);
-    hears(
-        &mut multiplexer,
-        &json!({"jsonrpc": "2.0", "id": 1, "result": result()}),
-        0,
-    );
-    says(&mut multiplexer, 1, "tools/call", Some("a"), &json!({}));
-    for (ask_id, now) in [(1, 0), (2, 600_000), (3, 86_400_000)] {
-        assert!(
-            is_refused(&hears(&mut multiplexer, &ask(ask_id), now)),
-            "after {now} ms"
-        );
-    }
-}
-
-#[test]
 fn nobody_answers_for_another() {
     let mut multiplexer = shared(2);
     says(&mut multiplexer, 1, "tools/call", Some("a"), &json!({}));
@@ -408,14 +390,6 @@ fn everybody_hears_of_lists_and_of_nothing_else() {
 #[test]
 fn who_finds_a_server_that_had_hosts_before_is_not_its_only_one() {
     let message = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {}});
-    let mut multiplexer = Multiplexer::new(true);
-    multiplexer.arrive(1, initialize("2025-06-18", &json!({})), false);
-    hears(
-        &mut multiplexer,
-        &json!({"jsonrpc": "2.0", "id": 1, "result": result()}),
-        0,
-    );
-    assert_eq!(hears(&mut multiplexer, &message, 0), []);
     let mut multiplexer = shared(1);
     multiplexer.leave(1, 0);
     multiplexer.arrive(
@@ -564,25 +538,6 @@ fn what_is_too_large_is_told_to_its_sender_or_to_who_waits_for_it() {
         0,
     );
     assert_eq!(clients(&multiplexer.effects()), [2]);
-    // A request of the server with the number of a call.
-    multiplexer.oversized_from_server(
-        br#"{"jsonrpc": "2.0", "id": 2, "method": "x", "params": {"#,
-        b"}}",
-        0,
-    );
-    let effects = multiplexer.effects();
-    assert_eq!(
-        (effects.len(), to_server(&effects[0])["id"].clone()),
-        (1, json!(2))
-    );
-    multiplexer.oversized_from_server(
-        br#"{"jsonrpc": "2.0", "method": "x", "params": {"#,
-        b"}}",
-        0,
-    );
-    assert_eq!(multiplexer.effects(), []);
-    multiplexer.oversized_from_server(br#"{"jsonrpc": "2.0", "id": 2, "result": {"#, b"}}", 0);
-    assert_eq!(clients(&multiplexer.effects()), [1]);
 }
 
 #[test]

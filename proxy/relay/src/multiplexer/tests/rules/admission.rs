@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn who_can_do_more_shares_and_who_can_do_less_does_not() {
-    let mut multiplexer = Multiplexer::new(false);
+    let mut multiplexer = Multiplexer::default();
     let first = json!({"sampling": {"tools": {}}, "roots": {"listChanged": true}, "elicitation": {"url": false}});
     multiplexer.arrive(1, initialize("2025-11-25", &first), false);
     let told = to_server(&multiplexer.effects()[0]);
@@ -64,7 +64,7 @@ fn who_can_do_more_shares_and_who_can_do_less_does_not() {
 
 #[test]
 fn a_refusal_is_the_first_host_s_and_the_next_one_tries_again() {
-    let mut multiplexer = Multiplexer::new(false);
+    let mut multiplexer = Multiplexer::default();
     multiplexer.arrive(1, initialize("2025-06-18", &json!({})), false);
     multiplexer.arrive(2, initialize("2025-06-18", &json!({})), false);
     let id = to_server(&multiplexer.effects()[0])["id"].clone();
@@ -88,7 +88,7 @@ fn a_refusal_is_the_first_host_s_and_the_next_one_tries_again() {
 
 #[test]
 fn a_host_that_comes_again_to_a_server_that_refuses_it_is_to_come_later() {
-    let mut multiplexer = Multiplexer::new(true);
+    let mut multiplexer = Multiplexer::default();
     for attempt in 1..=3 {
         multiplexer.arrive(attempt, initialize("2025-06-18", &json!({})), true);
         let id = to_server(&multiplexer.effects()[0])["id"].clone();
@@ -117,7 +117,7 @@ fn a_host_that_comes_again_to_a_server_that_refuses_it_is_to_come_later() {
 
 #[test]
 fn hosts_of_a_server_that_is_stopped_before_it_has_answered_come_again_and_none_hears_of_it() {
-    let mut multiplexer = Multiplexer::new(false);
+    let mut multiplexer = Multiplexer::default();
     multiplexer.arrive(1, initialize("2025-06-18", &json!({})), false);
     multiplexer.arrive(2, initialize("2025-06-18", &json!({})), true);
     let id = to_server(&multiplexer.effects()[0])["id"].clone();

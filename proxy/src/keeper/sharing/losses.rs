@@ -1,12 +1,11 @@
-//! What became of former servers, and which hosts were told.
+//! What became of former backends, and which of the hosts that share one were told.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use mcp_sessiond_proto::LossId;
+use mcp_sessiond_proto::backends::ENDED_MAX as ENDS;
 use tokio::time::Instant;
-
-/// Ends that are remembered, as many as a keeper remembers of its server's.
-const ENDS: usize = 8;
 
 /// For how long a host that comes is told of an end: as long as its front is waited for by default
 /// (`backends.linger_ms`). Whoever comes later expects no former server.
@@ -19,24 +18,14 @@ const HOSTS: usize = 1024;
 /// is told of what happens from then on.
 pub(super) type Host = u32;
 
-/// Who has to hear that an end was told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
-    /// The daemon, of a server that ended with its keeper.
-    Daemon,
-    /// The keeper.
-    Keeper,
-}
-
 struct End {
     why: String,
     at: Instant,
-    source: Source,
-    /// Whether a host was told, so that its source need not remember it.
-    is_told: bool,
+    /// By which number the daemon has it on record, until a host was told.
+    record: Option<LossId>,
 }
 
-/// The ends of the server's predecessors. They are counted from 0 on.
+/// The ends of backends. They are counted from 0 on.
 #[derive(Default)]
 pub(super) struct Losses {
     ends: VecDeque<End>,
@@ -56,8 +45,8 @@ struct Told {
 }
 
 impl Losses {
-    /// A server has ended.
-    pub(super) fn note(&mut self, why: String, source: Source, now: Instant) {
+    /// A backend has ended. `record`: by which number the daemon has that on record.
+    pub(super) fn note(&mut self, why: String, record: Option<LossId>, now: Instant) {
         if self.ends.len() == ENDS {
             self.ends.pop_front();
             self.forgotten += 1;
@@ -65,8 +54,7 @@ impl Losses {
         self.ends.push_back(End {
             why,
             at: now,
-            source,
-            is_told: false,
+            record,
         });
     }
 
@@ -104,17 +92,14 @@ impl Losses {
         ends.map(|End { why, .. }| &**why)
     }
 
-    /// This host was told of the first so many. Returns who has to hear of it, once for each end.
-    pub(super) fn tell(&mut self, host: Host, count: usize) -> Vec<Source> {
+    /// This host was told of the first so many. Returns those that the daemon need not remember from
+    /// now on.
+    pub(super) fn tell(&mut self, host: Host, count: usize) -> Vec<LossId> {
         let told = self.told_of(host);
         told.count = count.max(told.count);
         let known = count.saturating_sub(self.forgotten);
         let ends = self.ends.iter_mut().take(known);
-        let news = ends.filter_map(|end| {
-            let was_told = std::mem::replace(&mut end.is_told, true);
-            (!was_told).then_some(end.source)
-        });
-        news.collect()
+        ends.filter_map(|end| end.record.take()).collect()
     }
 }
 
@@ -125,18 +110,14 @@ mod tests {
     #[test]
     fn each_host_is_told_of_each_end_once() {
         let (mut losses, now) = (Losses::default(), Instant::now());
-        losses.note("one".into(), Source::Daemon, now);
+        losses.note("one".into(), Some(LossId(3)), now);
         assert_eq!(losses.untold(7, now), ["one"]);
-        assert_eq!(losses.tell(7, 1), [Source::Daemon]);
+        assert_eq!(losses.tell(7, 1), [LossId(3)]);
         assert_eq!(losses.untold(7, now), Vec::<String>::new());
-        losses.note("two".into(), Source::Keeper, now);
+        losses.note("two".into(), None, now);
         assert_eq!(losses.untold(7, now), ["two"]);
         assert_eq!(losses.untold(8, now), ["one", "two"]);
-        assert_eq!(
-            losses.tell(8, 2),
-            [Source::Keeper],
-            "the first one was told"
-        );
+        assert_eq!(losses.tell(8, 2), [], "the daemon knows of the first one");
         assert_eq!(losses.untold(7, now), ["two"]);
         assert_eq!(losses.from(1).count(), 1);
         losses.tell(7, 2);
@@ -148,7 +129,7 @@ mod tests {
     fn who_comes_late_is_told_of_nothing_and_what_is_forgotten_counts() {
         let (mut losses, now) = (Losses::default(), Instant::now());
         for number in 0..=ENDS {
-            losses.note(number.to_string(), Source::Keeper, now);
+            losses.note(number.to_string(), None, now);
         }
         assert_eq!(losses.count(), ENDS + 1);
         assert_eq!(losses.untold(7, now).len(), ENDS);
