@@ -223,7 +223,7 @@ impl Driver {
         let Ok((_present, wanted)) = UnixStream::pair() else {
             return;
         };
-        let attempt = attempt(connector(first.clone(), wanted), None);
+        let attempt = attempt_waiting(connector(first.clone(), wanted));
         let attempted = tokio::select! {
             attempted = attempt => attempted,
             _ = self.client.go_on(false) => return,
@@ -521,6 +521,18 @@ fn attempt(mut connector: Connector, initialize: Option<Json>) -> Attempt {
         let attached = connector.door.attach(initialize, until);
         (connector, attached)
     })
+}
+
+/// The same for the first time. A keeper that lives and does not answer is waited for.
+async fn attempt_waiting(
+    mut connector: Connector,
+) -> Result<(Connector, Result<Attachment, NoBackend>), JoinError> {
+    loop {
+        match attempt(connector, None).await {
+            Ok((again, Err(NoBackend::Stalled(_)))) => connector = again,
+            attempted => return attempted,
+        }
+    }
 }
 
 async fn attempted(

@@ -309,7 +309,10 @@ impl Keeper {
                     () = sleep_until(deadline) => Event::Time,
                 }
             };
-            let left = matches!(event, Event::FrontGone);
+            let left = matches!(
+                event,
+                Event::FrontGone | Event::FromClient(sharing::Event::Left(_))
+            );
             if let Some(why) = self.handle(event).await {
                 if self.ending.is_none() {
                     receiving.abort();

@@ -277,3 +277,95 @@ impl Sharing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use mcp_sessiond_proto::backends::frame::FrameBuffer;
+    use serde_json::{Value, json};
+    use tokio::net::UnixStream;
+
+    use super::*;
+
+    fn line(message: &Value) -> Bytes {
+        message.to_string().into()
+    }
+
+    /// A backend with so many clients, the other ends of whose connections are returned.
+    fn shared(count: u32) -> (Sharing, Vec<UnixStream>) {
+        let mut sharing = Sharing::new(None);
+        let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}});
+        let initialize =
+            json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+        let mut others = Vec::new();
+        for host in 1..=count {
+            let (ours, theirs) = UnixStream::pair().expect("a pair");
+            let (reader, writer) = ours.into_split();
+            sharing.arrive(NewClient {
+                join: Join {
+                    key: "key".to_owned(),
+                    host,
+                    again: false,
+                },
+                first: line(&initialize),
+                reader: Frames::new(reader, FrameBuffer::default()),
+                writer,
+            });
+            others.push(theirs);
+        }
+        sharing.apply(0);
+        let sent = sharing.next_line().expect("an initialize");
+        let sent: Value = serde_json::from_slice(&sent).expect("JSON");
+        let result = json!({"protocolVersion": "2025-06-18", "capabilities": {}});
+        answer(&mut sharing, &sent["id"], &result);
+        while sharing.next_line().is_some() {}
+        (sharing, others)
+    }
+
+    fn answer(sharing: &mut Sharing, id: &Value, result: &Value) {
+        let answer = line(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+        sharing.hand_out(&answer, 0);
+        sharing.apply(0);
+    }
+
+    /// A client makes a call, which the backend gets under the id that is returned.
+    fn call(sharing: &mut Sharing, client: u64) -> Value {
+        let call = json!({"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": {}});
+        sharing.handle(Event::Line(client, Line::Whole(line(&call))), 0);
+        sharing.apply(0);
+        let sent = sharing.next_line().expect("a call");
+        serde_json::from_slice::<Value>(&sent).expect("JSON")["id"].clone()
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_cut_off_and_no_other_one_waits() {
+        let (mut sharing, _others) = shared(2);
+        let large = "x".repeat(15 * 1024 * 1024);
+        for round in 0..6 {
+            assert_eq!(sharing.usage().hosts, 2, "after {round} answers");
+            let id = call(&mut sharing, 1);
+            answer(&mut sharing, &id, &json!(large));
+        }
+        assert_eq!(sharing.usage().hosts, 1);
+        let id = call(&mut sharing, 2);
+        answer(&mut sharing, &id, &json!({}));
+        assert_eq!(sharing.usage().hosts, 1);
+    }
+
+    #[tokio::test]
+    async fn clients_wait_while_too_much_waits_for_the_backend() {
+        let (mut sharing, others) = shared(2);
+        let text = "x".repeat(BACKLOG);
+        let large = json!({"jsonrpc": "2.0", "method": "notifications/x", "params": {"x": text}});
+        sharing.handle(Event::Line(1, Line::Whole(line(&large))), 0);
+        sharing.apply(0);
+        drop(others);
+        // Both are gone, and that is not heard before there is room.
+        tokio::task::yield_now().await;
+        assert!(sharing.next().now_or_never().is_none());
+        assert!(sharing.next_line().is_some());
+        for _ in 0..2 {
+            assert!(matches!(sharing.next().await, Event::Left(_)));
+        }
+    }
+}

@@ -199,12 +199,6 @@ impl Door {
         woken.map_err(Self::no_session)
     }
 
-    /// The session that it has claimed.
-    pub fn session(&self) -> Option<SessionId> {
-        let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
-        lease.as_ref().map(|lease| lease.session.clone())
-    }
-
     /// Claims the session, and asks for no backend.
     ///
     /// # Errors

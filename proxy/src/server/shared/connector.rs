@@ -24,7 +24,7 @@ use crate::keeper::silence::{NOTICE_AFTER, Silence, stalled_sentence};
 use crate::memory::while_dumpable;
 use crate::notices::print;
 use crate::server::attach::{Attaching, Attachment, KEEPER_REPLACED, NoBackend};
-use crate::server::kept::{Door, Releaser, Stopper};
+use crate::server::kept::Door;
 use crate::signals::GivenMask;
 use crate::waits::{ATTACH_WAIT, PAUSE};
 
@@ -110,16 +110,6 @@ impl SharedConnector {
         }
     }
 
-    /// What gives the lease of a server of its own up.
-    pub fn releaser(&self) -> Releaser {
-        self.door.releaser()
-    }
-
-    /// What ends a server of its own.
-    pub fn stopper(&self) -> Stopper {
-        self.door.stopper()
-    }
-
     /// It is given up once the other end of this is closed.
     pub fn while_wanted(self, wanted: UnixStream) -> Self {
         Self {
@@ -132,7 +122,7 @@ impl SharedConnector {
         &mut self,
         line: &[u8],
         again: bool,
-        until: Instant,
+        mut until: Instant,
     ) -> Result<Answer, NoBackend> {
         let passing =
             |error: &dyn std::fmt::Display| NoBackend::Passing(format!("{SERVER}: {error}"));
@@ -156,7 +146,11 @@ impl SharedConnector {
             if started.is_none_or(|at| at.elapsed() >= START_PAUSE) {
                 started = Some(Instant::now());
                 match self.start(began + START)? {
-                    Report::Ready(_) => pause = PAUSE,
+                    Report::Ready(_) => {
+                        pause = PAUSE;
+                        // So far it was the server's time.
+                        until = until.max(Instant::now() + ATTACH_WAIT);
+                    }
                     Report::NoProgram { code, sentence } => {
                         return Err(NoBackend::NoProgram { code, sentence });
                     }
