@@ -1,5 +1,7 @@
 //! Everything is killed in turn.
 
+use std::os::unix::net::UnixStream;
+
 use mcp_sessiond_tests::{Client, Front, Pipe as _, gone, signal, until};
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -254,4 +256,23 @@ fn a_front_that_is_suspended_keeps_nobody_waiting() {
     world.backend().kill_keeper();
     let mut second = connect(&world);
     assert_eq!(second.call("increment", json!({})), "1");
+}
+
+/// It could answer and does not, since more connections than it deals with at once say nothing.
+#[test]
+fn a_keeper_that_hangs_is_ended_and_a_fresh_server_is_shared() {
+    let world = sharing();
+    let _daemon = world.daemon();
+    let mut one = connect(&world);
+    let backend = world.backend();
+    let first = backend.pid();
+    let connect_mute = |_| UnixStream::connect(backend.socket()).expect("it listens");
+    let _mute: Vec<UnixStream> = (0..64).map(connect_mute).collect();
+    let mut other = connect(&world);
+    let second = pid(&mut other);
+    assert_ne!(second, first);
+    assert_eq!(pid(&mut one), second);
+    for client in [&one, &other] {
+        client.pipe.errors.wait(BEGINS_AFRESH);
+    }
 }
