@@ -122,6 +122,14 @@ impl Client {
         }
     }
 
+    /// Lines that have come so far count no more: whoever has said them is gone.
+    pub(crate) fn forget_passed(&mut self) {
+        if let Self::Host(host) = self {
+            host.passed = 0;
+            host.unsent.iter_mut().for_each(|(_, count)| *count = 0);
+        }
+    }
+
     /// Will send this line.
     pub(crate) fn put(&mut self, line: TrackedLine) {
         match self {

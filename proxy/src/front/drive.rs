@@ -267,8 +267,8 @@ impl Driver {
             let reads_host =
                 link.reads_host() && connection.as_ref().is_none_or(Connection::is_flushed);
             let reads_server = client.is_flushed();
-            let watch = connection.as_ref().and_then(Connection::watch).cloned();
-            let is_watched = watch.is_some() && asking.is_none() && !link.is_settled();
+            let has_watch = connection.as_ref().is_some_and(|it| it.watch().is_some());
+            let is_watched = has_watch && asking.is_none() && !link.is_settled();
             let due = link.due().map(|due| *began + Duration::from_millis(due));
             let event = tokio::select! {
                 biased;
@@ -307,9 +307,9 @@ impl Driver {
                 Event::Due => self.link.on(In::Time, self.now()),
                 Event::HostLeft => self.leave(),
                 Event::Quiet => {
-                    let stderr = self.stderr.clone();
-                    asking = watch.map(|watch| {
-                        let quiet = active.into_std();
+                    let watch = self.connection.as_ref().and_then(Connection::watch);
+                    asking = watch.cloned().map(|watch| {
+                        let (quiet, stderr) = (active.into_std(), self.stderr.clone());
                         tokio::task::spawn_blocking(move || {
                             watch.check(quiet, &|what| stderr.print(&what));
                         })
@@ -340,6 +340,7 @@ impl Driver {
             }
             FromServer::Gone { on_purpose } => {
                 self.connection = None;
+                self.client.forget_passed();
                 self.pending_leave = None;
                 self.current.iter().for_each(|current| current.set(None));
                 self.link.on(In::Gone { on_purpose }, self.now());
