@@ -285,13 +285,13 @@ impl Link {
             None => Some(line),
         };
         if let Some(line) = line {
-            self.open.from_host(&line);
+            self.open.host_said(&line);
             self.out.push_back(Out::ToServer(line));
         }
     }
 
     fn pass(&mut self, line: Bytes) {
-        self.open.from_server(&line);
+        self.open.server_said(&line);
         let line = match &self.prefix {
             Some(prefix) => tagged(&line, prefix),
             None => line,

@@ -65,6 +65,9 @@ pub(crate) struct Connector {
 /// An attempt to attach, in a thread of its own.
 type Attempt = JoinHandle<(Connector, Result<Attachment, NoBackend>)>;
 
+/// What has come of it.
+type Attempted = Result<(Connector, Result<Attachment, NoBackend>), JoinError>;
+
 /// A link at work.
 pub(crate) struct Driver {
     link: Link,
@@ -107,7 +110,7 @@ pub(crate) fn policy() -> Policy {
 enum Event {
     Server(FromServer),
     Client(FromClient),
-    Attempted(Result<(Connector, Result<Attachment, NoBackend>), JoinError>),
+    Attempted(Box<Attempted>),
     Due,
     HostLeft,
     /// Nothing has come for long.
@@ -274,7 +277,7 @@ impl Driver {
                 biased;
                 said = go_on(connection, reads_server) => Event::Server(said),
                 said = client.go_on(reads_host) => Event::Client(said),
-                attempted = attempted(attempt) => Event::Attempted(attempted),
+                attempted = attempted(attempt) => Event::Attempted(Box::new(attempted)),
                 () = host_left(connector), if pending_leave.is_some() => Event::HostLeft,
                 () = sleep_until(due.unwrap_or(*began)), if due.is_some() => Event::Due,
                 () = answered(&mut asking), if asking.is_some() => Event::Asked,
@@ -303,7 +306,7 @@ impl Driver {
                         self.client_said(more);
                     }
                 }
-                Event::Attempted(attempted) => self.attempted(attempted),
+                Event::Attempted(attempted) => self.attempted(*attempted),
                 Event::Due => self.link.on(In::Time, self.now()),
                 Event::HostLeft => self.leave(),
                 Event::Quiet => {
@@ -436,10 +439,7 @@ impl Driver {
         self.attempt = Some(attempt(connector, initialized));
     }
 
-    fn attempted(
-        &mut self,
-        attempted: Result<(Connector, Result<Attachment, NoBackend>), JoinError>,
-    ) {
+    fn attempted(&mut self, attempted: Attempted) {
         self.attempt = None;
         let why = match attempted {
             Ok((connector, attached)) => {
@@ -525,9 +525,7 @@ fn attempt(mut connector: Connector, initialize: Option<Json>) -> Attempt {
 }
 
 /// The same for the first time. A keeper that lives and does not answer is waited for.
-async fn attempt_waiting(
-    mut connector: Connector,
-) -> Result<(Connector, Result<Attachment, NoBackend>), JoinError> {
+async fn attempt_waiting(mut connector: Connector) -> Attempted {
     loop {
         match attempt(connector, None).await {
             Ok((again, Err(NoBackend::Stalled(_)))) => connector = again,
@@ -536,9 +534,7 @@ async fn attempt_waiting(
     }
 }
 
-async fn attempted(
-    attempt: &mut Option<Attempt>,
-) -> Result<(Connector, Result<Attachment, NoBackend>), JoinError> {
+async fn attempted(attempt: &mut Option<Attempt>) -> Attempted {
     match attempt {
         Some(attempt) => attempt.await,
         None => std::future::pending().await,

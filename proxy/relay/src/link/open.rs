@@ -29,7 +29,7 @@ struct Initialize {
 
 impl Open {
     /// Takes down what the host says.
-    pub(super) fn from_host(&mut self, line: &Bytes) {
+    pub(super) fn host_said(&mut self, line: &Bytes) {
         let copy = OnceCell::new();
         let read = Line::of(line, &copy);
         let is_one = matches!(read, Line::One(_));
@@ -52,7 +52,7 @@ impl Open {
     }
 
     /// Takes down what the host is told.
-    pub(super) fn from_server(&mut self, line: &Bytes) {
+    pub(super) fn server_said(&mut self, line: &Bytes) {
         if self.is_settled() {
             return;
         }
@@ -103,10 +103,7 @@ impl Open {
     pub(super) fn fail_all(&mut self) -> Vec<Bytes> {
         let why = "the server was lost before it answered; the outcome is unknown";
         let calls = core::mem::take(&mut self.calls);
-        calls
-            .iter()
-            .map(|id| answers::unknown(id, why).into())
-            .collect()
+        calls.iter().map(|id| answers::unknown(id, why)).collect()
     }
 }
 
@@ -117,7 +114,7 @@ pub(super) fn refusals(line: &Bytes, why: &str) -> Vec<Bytes> {
     let read = Line::of(line, &copy);
     let calls = read.requests();
     calls
-        .map(|(id, _)| answers::not_sent(id, &message).into())
+        .map(|(id, _)| answers::not_sent(id, &message))
         .collect()
 }
 
@@ -132,16 +129,16 @@ mod tests {
     #[test]
     fn what_was_answered_or_cancelled_is_not_open() {
         let mut open = Open::default();
-        open.from_host(&line(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#));
-        open.from_host(&line(
+        open.host_said(&line(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#));
+        open.host_said(&line(
             r#"[{"jsonrpc":"2.0","id":"b","method":"x"},{"jsonrpc":"2.0","id":3,"method":"y"}]"#,
         ));
-        open.from_host(&line(
+        open.host_said(&line(
             r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}"#,
         ));
-        open.from_server(&line(r#"{"result":{"id":1},"jsonrpc":"2.0","id":1}"#));
+        open.server_said(&line(r#"{"result":{"id":1},"jsonrpc":"2.0","id":1}"#));
         // A request of the server's has an id of its own.
-        open.from_server(&line(r#"{"jsonrpc":"2.0","id":"b","method":"roots/list"}"#));
+        open.server_said(&line(r#"{"jsonrpc":"2.0","id":"b","method":"roots/list"}"#));
         let failed = open.fail_all();
         let answer: serde_json::Value = serde_json::from_slice(&failed[0]).expect("JSON");
         assert_eq!(failed.len(), 1);
@@ -166,11 +163,11 @@ mod tests {
     #[test]
     fn what_can_nearly_be_read_is_seen() {
         let mut open = Open::default();
-        open.from_host(&Bytes::from_static(
+        open.host_said(&Bytes::from_static(
             b"{\"id\":1,\"method\":\"x\",\"params\":[NaN,\"\xE4\"]}",
         ));
         assert!(!open.is_settled());
-        open.from_server(&Bytes::from_static(
+        open.server_said(&Bytes::from_static(
             b"{\"result\":[-Infinity,\"\xE4\"],\"id\":1}",
         ));
         assert!(open.is_settled());
@@ -180,19 +177,19 @@ mod tests {
     fn an_initialize_is_asked_again_until_it_was_answered() {
         let mut open = Open::default();
         let initialize = line(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#);
-        open.from_host(&initialize);
+        open.host_said(&initialize);
         assert_eq!(
             (open.unanswered(), open.initialized()),
             (Some(&initialize), None)
         );
         assert!(open.fail_all().is_empty());
-        open.from_server(&line(r#"{"jsonrpc":"2.0","id":0,"result":{}}"#));
+        open.server_said(&line(r#"{"jsonrpc":"2.0","id":0,"result":{}}"#));
         assert_eq!(
             (open.unanswered(), open.initialized()),
             (None, Some(&initialize))
         );
-        open.from_host(&initialize);
-        open.from_server(&line(
+        open.host_said(&initialize);
+        open.server_said(&line(
             r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"no"}}"#,
         ));
         assert_eq!((open.unanswered(), open.initialized()), (None, None));
