@@ -3,7 +3,7 @@
 //! goes on.
 //!
 //! - [`front`]: what `mcp-sessiond wrap` is to its host. [`front::first_line`] reads the client's
-//!   name, [`front::drive`] carries lines between the host and whichever server there is (what
+//!   name, `front::drive` carries lines between the host and whichever server there is (what
 //!   becomes of them is `mcp_sessiond_relay::link`'s), [`front::leave`] ends the front. Its kinds:
 //!   one server (in `front.rs`), [`front::lazy`] (started at the first call), [`front::remote`]
 //!   (over HTTP), [`front::shared`] (one server of all hosts), and [`front::bundle`] (several

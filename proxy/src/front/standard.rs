@@ -194,3 +194,42 @@ impl Output {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+
+    use super::*;
+
+    /// Linux lets nobody use a pipe without waiting that was spliced (splice(2), `pipe_clear_nowait`),
+    /// and says so at the next call only.
+    #[tokio::test]
+    #[cfg(target_os = "linux")]
+    async fn pipes_that_were_spliced_are_copied_by_a_thread_from_then_on() {
+        let (input, mut host) = io::pipe().expect("a pipe");
+        let (mut reader, output) = io::pipe().expect("a pipe");
+        let mut ours = Input::new(OwnedFd::from(input.try_clone().expect("a descriptor")).into())
+            .expect("input");
+        let mut out = Output::new(OwnedFd::from(output.try_clone().expect("a descriptor")).into())
+            .expect("output");
+        let mut chunk = [0; 8];
+        host.write_all(b"a").expect("a reader");
+        assert_eq!(ours.read(&mut chunk).await.expect("readable"), 1);
+        assert!(matches!(ours.0.way, Way::Pipe(_)));
+        host.write_all(b"b").expect("a reader");
+        let spliced = io::copy(&mut input.take(1), &mut &output).expect("splice(2)");
+        assert_eq!(spliced, 1);
+        host.write_all(b"c").expect("a reader");
+        assert_eq!(ours.read(&mut chunk).await.expect("readable"), 1);
+        assert_eq!(chunk[0], b'c');
+        assert!(matches!(ours.0.way, Way::Copied(..)));
+        let pieces = [IoSlice::new(b"d")];
+        assert_eq!(out.write(&pieces).await.expect("writable"), 1);
+        assert!(matches!(out.0.way, Way::Copied(..)));
+        out.finish().await;
+        drop((out, output));
+        let mut text = String::new();
+        reader.read_to_string(&mut text).expect("text");
+        assert_eq!(text, "bd");
+    }
+}
