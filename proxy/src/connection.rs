@@ -206,7 +206,11 @@ impl ToKeeper {
             said = self.reader.next(), if reads => self.take(said),
             sent = self.sender.send_by(&self.writer, &mut self.unsent), if !is_flushed => match sent {
                 Ok(()) => FromServer::Nothing,
-                Err(_) => self.gone(),
+                // What the keeper has said last is still read. The end follows it.
+                Err(_) => {
+                    self.unsent.clear();
+                    FromServer::Nothing
+                }
             },
             else => std::future::pending().await,
         }

@@ -197,6 +197,10 @@ impl PendingLines {
         self.0.push_back(Outgoing::new(Kind::Line, 0, line));
     }
 
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// Whether the first one was begun.
     fn is_mid_line(&self) -> bool {
         self.0.front().is_some_and(|line| line.written > 0)

@@ -378,46 +378,39 @@ mod tests {
                 options.open(path(name)).expect("a file")
             };
             let text = said.join("\n");
-            type Ends = (OwnedFd, OwnedFd, Option<File>, Option<File>);
-            let (input, output, host, reader): Ends = match kind {
+            type Ends = [Option<OwnedFd>; 4];
+            let [input, output, host, reader]: Ends = match kind {
                 "pipes" => {
                     let (input, host) = io::pipe().expect("a pipe");
                     let (reader, output) = io::pipe().expect("a pipe");
-                    let (host, reader) = (OwnedFd::from(host), OwnedFd::from(reader));
-                    (
-                        input.into(),
-                        output.into(),
-                        Some(host.into()),
-                        Some(reader.into()),
-                    )
+                    [input.into(), output.into(), host.into(), reader.into()].map(Some)
                 }
                 "sockets" => {
                     let (input, host) = UnixStream::pair().expect("a pair");
                     let (reader, output) = UnixStream::pair().expect("a pair");
-                    let (host, reader) = (OwnedFd::from(host), OwnedFd::from(reader));
-                    (
-                        input.into(),
-                        output.into(),
-                        Some(host.into()),
-                        Some(reader.into()),
-                    )
+                    [input, output, host, reader].map(|end| Some(end.into()))
                 }
                 _ => {
                     std::fs::write(path("input"), &text).expect("written");
-                    (open("input").into(), open("output").into(), None, None)
+                    [
+                        Some(open("input").into()),
+                        Some(open("output").into()),
+                        None,
+                        None,
+                    ]
                 }
             };
             let saying = std::thread::spawn(move || {
-                if let Some(mut host) = host {
+                if let Some(mut host) = host.map(File::from) {
                     host.write_all(text.as_bytes()).expect("a reader");
                 }
             });
             let reading = std::thread::spawn(move || {
                 let mut text = String::new();
-                reader.map(|mut reader| reader.read_to_string(&mut text).expect("text"));
+                reader.map(|reader| File::from(reader).read_to_string(&mut text).expect("text"));
                 text
             });
-            let (read, mut client) = lines(input, output).await;
+            let (read, mut client) = lines(input.expect("an end"), output.expect("an end")).await;
             assert!(read.iter().eq(&said), "{kind}");
             for line in read {
                 client.pass(line, Receipt::none(), None);

@@ -438,7 +438,9 @@ impl Made {
 
     /// Waits until a backend is as wanted.
     pub(super) async fn until(&self, name: &str, wanted: impl Fn(&BackendState) -> bool) {
+        let mut states = self.bundle.states();
         loop {
+            states.borrow_and_update();
             let status = self.bundle.status();
             if status
                 .backends
@@ -447,7 +449,7 @@ impl Made {
             {
                 return;
             }
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            states.changed().await.expect("a bundle");
         }
     }
 }
