@@ -14,10 +14,9 @@ pub use macos::{
     task_info, unique_ids, working_directory,
 };
 
-#[cfg(target_os = "linux")]
-use std::os::fd::AsRawFd as _;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 
+use bytes::BytesMut;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -356,19 +355,23 @@ mod macos {
 /// Lets tokio tell when a descriptor becomes readable.
 ///
 /// # Errors
-/// Those of [`watched`].
-pub fn when_readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    watched(fd, Interest::READABLE)
-}
-
-/// Lets tokio tell when a descriptor is ready.
-///
-/// # Errors
 /// `EPERM` for a file, which always is; `ENOSPC` where this user watches too many.
-pub fn watched(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+pub fn when_readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` names the same open descriptor for as long as it is owned, and `AsyncFd`
     // owns it until it has deregistered it.
-    let registered = unsafe { AsyncFd::register_with_interest(fd, interest) };
+    let registered = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
+    Ok(registered?)
+}
+
+/// Lets tokio tell when a descriptor becomes writable.
+///
+/// # Errors
+/// `EPERM` for a file, which always is; `ENOSPC` where this user watches too many; `EEXIST` where
+/// something else watches this descriptor.
+pub fn when_writable(fd: BorrowedFd<'_>) -> io::Result<AsyncFd<BorrowedFd<'_>>> {
+    // SAFETY: a `BorrowedFd` names the same open descriptor for as long as it is borrowed, and
+    // `AsyncFd` has it until it has deregistered it.
+    let registered = unsafe { AsyncFd::register_with_interest(fd, Interest::WRITABLE) };
     Ok(registered?)
 }
 
@@ -418,20 +421,21 @@ pub fn forget_given_signals() {
     let _ = SigSet::empty().thread_set_mask();
 }
 
-/// Reads what is there, and does not wait, although the descriptor may be one that does: others may
-/// have it, too, so its flags are not changed. For pipes, from Linux 6.4 on, and sockets.
+/// Reads what is there behind what is in `to`, as much as it has room for, and does not wait, although
+/// the descriptor may be one that does: others may have it, too, so its flags are not changed. For
+/// pipes, from Linux 6.4 on.
 ///
 /// # Errors
 /// `EAGAIN` where nothing is there. `EOPNOTSUPP` where that can't be done with this descriptor.
-pub fn read_at_once(from: BorrowedFd<'_>, to: &mut [u8]) -> io::Result<usize> {
+pub fn read_at_once(from: BorrowedFd<'_>, to: &mut BytesMut) -> io::Result<usize> {
     #[cfg(target_os = "linux")]
-    {
+    return append(to, |room, len| {
         let piece = libc::iovec {
-            iov_base: to.as_mut_ptr().cast(),
-            iov_len: to.len(),
+            iov_base: room,
+            iov_len: len,
         };
         // SAFETY: the kernel writes into the piece alone, which is ours for as long as the call lasts.
-        at_once(unsafe {
+        let read = unsafe {
             libc::syscall(
                 libc::SYS_preadv2,
                 from.as_raw_fd(),
@@ -441,13 +445,39 @@ pub fn read_at_once(from: BorrowedFd<'_>, to: &mut [u8]) -> io::Result<usize> {
                 CURRENT,
                 libc::RWF_NOWAIT,
             )
-        })
-    }
+        };
+        read as isize
+    });
     #[cfg(not(target_os = "linux"))]
     {
         let _ = (from, to);
         Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
     }
+}
+
+/// The same for sockets.
+///
+/// # Errors
+/// `EAGAIN` where nothing is there, and those of recv(2).
+pub fn receive_at_once(from: BorrowedFd<'_>, to: &mut BytesMut) -> io::Result<usize> {
+    append(to, |room, len| {
+        // SAFETY: the kernel writes into the room alone, which is ours for as long as the call lasts.
+        unsafe { libc::recv(from.as_raw_fd(), room, len, libc::MSG_DONTWAIT) }
+    })
+}
+
+/// Has `read` write behind what is in `to`, into room of this length in bytes. It returns how many it
+/// wrote, or -1 and the reason in `errno`.
+fn append(
+    to: &mut BytesMut,
+    read: impl FnOnce(*mut libc::c_void, usize) -> isize,
+) -> io::Result<usize> {
+    let room = to.spare_capacity_mut();
+    let read = usize::try_from(read(room.as_mut_ptr().cast(), room.len()))
+        .map_err(|_| io::Error::last_os_error())?;
+    // SAFETY: so many bytes behind those that were there were written just now.
+    unsafe { to.set_len(to.len() + read) };
+    Ok(read)
 }
 
 /// The same for writing: these pieces, as far as there is room for them.

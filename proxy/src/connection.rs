@@ -8,14 +8,13 @@ use bytes::Bytes;
 use mcp_sessiond_bundle::{Pipe, Receipt, TrackedLine};
 use mcp_sessiond_jsonrpc::Oversized;
 use mcp_sessiond_proto::backends::frame::{Frame, Kind};
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::frames::{FrameSender, Frames, PendingLines};
 use crate::lines::Line;
 use crate::server::attach::Attachment;
 use crate::server::kept::KeeperWatch;
 use crate::signals::ending_signal;
+use crate::socket::SocketReader;
 use crate::stderr::ServerStderr;
 
 /// A connection to a server.
@@ -41,8 +40,7 @@ pub(crate) enum FromServer {
 /// The connection to a keeper.
 #[derive(Debug)]
 pub(crate) struct ToKeeper {
-    reader: Frames<OwnedReadHalf>,
-    writer: OwnedWriteHalf,
+    reader: Frames,
     sender: Arc<FrameSender>,
     unsent: PendingLines,
     watch: Option<KeeperWatch>,
@@ -70,11 +68,8 @@ impl Connection {
             watch,
             ..
         } = attachment;
-        reader.set_nonblocking(true)?;
-        let (reader, writer) = UnixStream::from_std(reader)?.into_split();
         Ok(Self::Keeper(Box::new(ToKeeper {
-            reader: Frames::new(reader, frames),
-            writer,
+            reader: Frames::new(SocketReader::new(reader)?, frames),
             sender,
             unsent: PendingLines::default(),
             watch,
@@ -198,13 +193,19 @@ impl ByPipe {
     }
 }
 
+impl Drop for ToKeeper {
+    fn drop(&mut self) {
+        self.sender.hang_up();
+    }
+}
+
 impl ToKeeper {
     async fn go_on(&mut self, reads: bool) -> FromServer {
         let is_flushed = self.unsent.is_empty();
         tokio::select! {
             biased;
             said = self.reader.next(), if reads => self.take(said),
-            sent = self.sender.send_by(&self.writer, &mut self.unsent), if !is_flushed => match sent {
+            sent = self.sender.send(&mut self.unsent), if !is_flushed => match sent {
                 Ok(()) => FromServer::Nothing,
                 // What the keeper has said last is still read. The end follows it.
                 Err(_) => {

@@ -7,19 +7,20 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::os::fd::AsRawFd as _;
+use std::net::Shutdown;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::net::UnixStream;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_proto::backends::frame::{
-    CHUNK, Frame, FrameBuffer, FrameError, HEADER_LEN, Header, Kind,
+    Frame, FrameBuffer, FrameError, HEADER_LEN, Header, Kind,
 };
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, recv, sendmsg, setsockopt, sockopt};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Interest};
-use tokio::net::unix::OwnedWriteHalf;
+use nix::sys::socket::{MsgFlags, sendmsg, setsockopt, sockopt};
+
+use crate::socket::{self, SocketReader, SocketWriter};
 
 /// Lines that are sent at once: of each there are two pieces, and systems take 1,024.
 const LINES_AT_ONCE: usize = 256;
@@ -39,14 +40,14 @@ fn broken(error: FrameError) -> io::Error {
 
 /// Reads frames.
 #[derive(Debug)]
-pub struct Frames<R> {
-    reader: R,
+pub struct Frames {
+    reader: SocketReader,
     buffer: FrameBuffer,
 }
 
-impl<R> Frames<R> {
+impl Frames {
     /// Will read from `reader`, after what was read already.
-    pub fn new(reader: R, buffer: FrameBuffer) -> Self {
+    pub fn new(reader: SocketReader, buffer: FrameBuffer) -> Self {
         Self { reader, buffer }
     }
 
@@ -63,9 +64,7 @@ impl<R> Frames<R> {
     pub fn is_mid_frame(&self) -> bool {
         self.buffer.is_mid_frame()
     }
-}
 
-impl<R: AsyncRead + Unpin> Frames<R> {
     /// The next frame; none at the end. A future that is dropped has taken nothing away.
     ///
     /// # Errors
@@ -75,27 +74,22 @@ impl<R: AsyncRead + Unpin> Frames<R> {
             if let Some(frame) = self.buffer.next_frame().map_err(broken)? {
                 return Ok(Some(frame));
             }
-            if self.reader.read_buf(self.buffer.room()).await? == 0 {
+            if self.reader.read(self.buffer.room()).await? == 0 {
                 return Ok(None);
             }
         }
     }
-}
 
-impl<R: AsRef<tokio::net::UnixStream>> Frames<R> {
     /// The next frame that is there already. Does not wait, nor ask the runtime, which may have yet
     /// to learn what is there.
     pub fn next_at_once(&mut self) -> Option<Frame> {
-        let mut chunk = Vec::new();
         loop {
             if let Some(frame) = self.buffer.next_frame().ok()? {
                 return Some(frame);
             }
-            chunk.resize(CHUNK, 0);
-            let stream = self.reader.as_ref().as_raw_fd();
-            match recv(stream, &mut chunk, MsgFlags::MSG_DONTWAIT) {
-                Ok(read @ 1..) => self.buffer.room().extend_from_slice(&chunk[..read]),
-                Err(Errno::EINTR) => {}
+            match self.reader.read_at_once(self.buffer.room()) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(0) | Err(_) => return None,
             }
         }
@@ -160,9 +154,9 @@ impl PendingFrame {
 
     /// Writes what the writer takes at once. What it does not take stays, and so does an error, for
     /// [`write`](Self::write).
-    pub fn write_at_once(&mut self, try_write: impl Fn(&[IoSlice<'_>]) -> io::Result<usize>) {
+    pub fn write_at_once(&mut self, writer: &SocketWriter) {
         while let Some(frame) = &self.0 {
-            let Ok(written @ 1..) = try_write(&frame.pieces()) else {
+            let Ok(written @ 1..) = writer.write_at_once(&frame.pieces()) else {
                 return;
             };
             self.advance(written);
@@ -173,9 +167,9 @@ impl PendingFrame {
     ///
     /// # Errors
     /// Those of the writer.
-    pub async fn write(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    pub async fn write(&mut self, writer: &SocketWriter) -> io::Result<()> {
         while let Some(frame) = &self.0 {
-            match writer.write_vectored(&frame.pieces()).await? {
+            match writer.write(&frame.pieces()).await? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 written => self.advance(written),
             }
@@ -311,24 +305,12 @@ impl FrameSender {
         }
     }
 
-    /// Sends lines; `half` tells when there is room. Only one task may send lines. Cancel-safe.
+    /// Sends lines. Only one task may send lines. Cancel-safe.
     ///
     /// # Errors
     /// Those of the connection.
-    pub(crate) async fn send_by(
-        &self,
-        half: &OwnedWriteHalf,
-        lines: &mut PendingLines,
-    ) -> io::Result<()> {
-        while !lines.is_empty() {
-            half.writable().await?;
-            let stream: &tokio::net::UnixStream = half.as_ref();
-            match stream.try_io(Interest::WRITABLE, || self.try_send(lines)) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                sent => return sent,
-            }
-        }
-        Ok(())
+    pub(crate) async fn send(&self, lines: &mut PendingLines) -> io::Result<()> {
+        socket::write(self.stream.as_fd(), || self.try_send(lines)).await
     }
 
     /// Sends as much of these lines as there is room for.
@@ -353,6 +335,11 @@ impl FrameSender {
         }
         self.say(&mut state);
         Ok(())
+    }
+
+    /// Nothing more is sent: the keeper reads the end.
+    pub(crate) fn hang_up(&self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -506,18 +493,21 @@ mod tests {
 
     #[tokio::test]
     async fn a_frame_is_written_wherever_the_writer_stops() {
-        let (mut ours, theirs) = tokio::io::duplex(7);
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let (_, ours) = socket::halves(ours).expect("descriptors");
+        let (theirs, _writer) = socket::halves(theirs).expect("descriptors");
         let mut pending = PendingFrame::default();
-        pending.put(Kind::Line, 9, Bytes::from_static(b"{\"id\":1}"));
+        let body = Bytes::from(vec![b'x'; 4 * SEND_ROOM]);
+        pending.put(Kind::Line, 9, body.clone());
         let mut read = Frames::new(theirs, FrameBuffer::default());
         let write = async {
-            pending.write(&mut ours).await.expect("written");
+            pending.write(&ours).await.expect("written");
             drop(ours);
         };
         let (first, ()) = tokio::join!(read.next(), write);
         let first = first.expect("read").expect("a frame");
         assert_eq!((first.kind, first.number), (Kind::Line, 9));
-        assert_eq!(first.bytes(), b"{\"id\":1}");
+        assert_eq!(first.bytes(), body);
         assert!(read.next().await.expect("read").is_none());
     }
 }

@@ -24,6 +24,7 @@
 //!
 //! - [`connection`]: lines to a server and from it, by its keeper's socket or by a pipe.
 //! - [`lines`]: lines out of bytes. [`frames`]: frames between a front and its keeper, on their way.
+//!   [`socket`]: the connections that they take. [`alarm`]: the timer of a loop.
 //!   [`id_prefix`]: ids of a server's requests, told from those of
 //!   the server before it.
 //! - [`program`]: what is run, and [`program::display_name`], which has no secret in it.
@@ -54,6 +55,7 @@
 #![allow(rustdoc::private_intra_doc_links)]
 #![forbid(unsafe_code)]
 
+mod alarm;
 mod closed;
 mod connection;
 pub mod frames;
@@ -68,6 +70,7 @@ mod notices;
 pub mod program;
 pub mod server;
 pub mod signals;
+pub mod socket;
 mod stderr;
 pub mod unkept;
 pub mod waits;

@@ -148,8 +148,10 @@ const DAEMON: Layers = &[
 const PROXY: Layers = &[
     ("signals", &["process"]),
     ("waits", &[]),
+    ("alarm", &[]),
     ("lines", &[]),
-    ("frames", &[]),
+    ("socket", &["process"]),
+    ("frames", &["socket"]),
     ("memory", &["process"]),
     ("launch_env", &["process"]),
     ("unkept", &["process"]),
@@ -165,8 +167,8 @@ const PROXY: Layers = &[
     (
         "keeper",
         &[
-            "frames", "lines", "memory", "program", "signals", "stderr", "client", "process",
-            "relay",
+            "alarm", "frames", "lines", "memory", "program", "signals", "socket", "stderr",
+            "client", "process", "relay",
         ],
     ),
     (
@@ -180,6 +182,7 @@ const PROXY: Layers = &[
             "notices",
             "program",
             "signals",
+            "socket",
             "stderr",
             "waits",
             "bundle",
@@ -190,11 +193,14 @@ const PROXY: Layers = &[
     ),
     (
         "connection",
-        &["frames", "lines", "server", "signals", "stderr", "bundle"],
+        &[
+            "frames", "lines", "server", "signals", "socket", "stderr", "bundle",
+        ],
     ),
     (
         "front",
         &[
+            "alarm",
             "closed",
             "connection",
             "frames",
@@ -206,6 +212,7 @@ const PROXY: Layers = &[
             "program",
             "server",
             "signals",
+            "socket",
             "stderr",
             "waits",
             "bundle",

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::raw::is_raw;
 use super::standard::{Input, Output};
 use crate::connection::Connection;
-use crate::lines::{CHUNK, Line, LineBuffer};
+use crate::lines::{Line, LineBuffer};
 
 /// Lines that are written at once: of each there are two pieces, and systems take 1,024.
 const LINES_AT_ONCE: usize = 256;
@@ -53,7 +53,6 @@ pub(crate) struct Host {
     input: Input,
     output: Output,
     lines: LineBuffer,
-    chunk: Vec<u8>,
     /// Lines, and how many of them are a server's.
     unsent: VecDeque<(TrackedLine, u64)>,
     /// Bytes of the first of them, and its newline, that were written.
@@ -93,7 +92,6 @@ impl Client {
             output: Output::new(output)?,
             has_spoken: !lines.is_empty(),
             lines,
-            chunk: vec![0; CHUNK],
             unsent: VecDeque::new(),
             written: 0,
             passed: 0,
@@ -210,7 +208,7 @@ impl Host {
         let Self {
             input,
             output,
-            chunk,
+            lines,
             unsent,
             written,
             ..
@@ -231,10 +229,9 @@ impl Host {
                     FromClient::Gone
                 }
             },
-            read = input.read(chunk), if reads && self.ended == Ended::No => {
-                match read {
-                    Ok(read @ 1..) => self.lines.room().extend_from_slice(&self.chunk[..read]),
-                    Ok(0) | Err(_) => self.ended = Ended::Read,
+            read = input.read(lines.room()), if reads && self.ended == Ended::No => {
+                if !matches!(read, Ok(1..)) {
+                    self.ended = Ended::Read;
                 }
                 FromClient::Nothing
             }

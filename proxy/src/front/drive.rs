@@ -14,12 +14,13 @@ use mcp_sessiond_relay::Millis;
 use mcp_sessiond_relay::link::{In, Link, Out, Policy, Unreachable};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::client::{Client, FromClient};
 use super::leave::CurrentKeeper;
 use super::pending_leaves::{PendingLeave, PendingLeaves};
 use super::probe::Probing;
+use crate::alarm::Alarm;
 use crate::connection::{Connection, FromServer};
 use crate::lines::LineBuffer;
 use crate::server::attach::{Attaching, Attachment, NoBackend};
@@ -91,8 +92,8 @@ pub(crate) struct Driver {
     /// Whether the client does not speak JSON-RPC.
     is_raw: bool,
     is_over: bool,
-    /// When memory is given back.
-    gives_back: Option<Instant>,
+    /// Whether memory is given back once nothing is carried for a while.
+    gives_back: bool,
 }
 
 /// How links go on that have the host to themselves.
@@ -111,12 +112,10 @@ enum Event {
     Server(FromServer),
     Client(FromClient),
     Attempted(Box<Attempted>),
-    Due,
     HostLeft,
-    /// Nothing has come for long.
-    Quiet,
     Asked,
-    GivesBack,
+    /// It is time for something.
+    Time,
 }
 
 impl Driver {
@@ -139,7 +138,7 @@ impl Driver {
             current: None,
             is_raw: false,
             is_over: false,
-            gives_back: None,
+            gives_back: false,
         }
     }
 
@@ -175,7 +174,7 @@ impl Driver {
         connector: Connector,
         first: Result<Attachment, Option<String>>,
     ) -> Option<(LineBuffer, File)> {
-        self.gives_back = Some(self.began + IDLE);
+        self.gives_back = true;
         let pending_leave = connector.pending_leaves.add();
         self.connector = Some(connector);
         match first {
@@ -255,6 +254,7 @@ impl Driver {
         // When something was last said, and for how long nothing is until the keeper is asked.
         let (mut active, mut patience) = (Instant::now(), QUIET);
         let mut asking: Option<JoinHandle<()>> = None;
+        let mut alarm = Alarm::default();
         while self.carry_out() {
             let Self {
                 link,
@@ -273,16 +273,17 @@ impl Driver {
             let has_watch = connection.as_ref().is_some_and(|it| it.watch().is_some());
             let is_watched = has_watch && asking.is_none() && !link.is_settled();
             let due = link.due().map(|due| *began + Duration::from_millis(due));
+            let quiet = is_watched.then(|| active + patience);
+            let idle = gives_back.then(|| active + IDLE);
+            let next = [due, quiet, idle].into_iter().flatten().min();
             let event = tokio::select! {
                 biased;
                 said = go_on(connection, reads_server) => Event::Server(said),
                 said = client.go_on(reads_host) => Event::Client(said),
                 attempted = attempted(attempt) => Event::Attempted(Box::new(attempted)),
                 () = host_left(connector), if pending_leave.is_some() => Event::HostLeft,
-                () = sleep_until(due.unwrap_or(*began)), if due.is_some() => Event::Due,
                 () = answered(&mut asking), if asking.is_some() => Event::Asked,
-                () = sleep_until(active + patience), if is_watched => Event::Quiet,
-                () = sleep_until(gives_back.unwrap_or(*began)), if gives_back.is_some() => Event::GivesBack,
+                () = ring(&mut alarm, next) => Event::Time,
             };
             match event {
                 Event::Server(said) => {
@@ -307,24 +308,30 @@ impl Driver {
                     }
                 }
                 Event::Attempted(attempted) => self.attempted(*attempted),
-                Event::Due => self.link.on(In::Time, self.now()),
                 Event::HostLeft => self.leave(),
-                Event::Quiet => {
-                    let watch = self.connection.as_ref().and_then(Connection::watch);
-                    asking = watch.cloned().map(|watch| {
-                        let (quiet, stderr) = (active.into_std(), self.stderr.clone());
-                        tokio::task::spawn_blocking(move || {
-                            watch.check(quiet, &|what| stderr.print(&what));
-                        })
-                    });
-                }
                 Event::Asked => {
                     asking = None;
                     (active, patience) = (Instant::now(), (patience * 2).min(QUIET_MAX));
                 }
-                Event::GivesBack => {
-                    self.gives_back = None;
-                    give_back_memory();
+                Event::Time => {
+                    let now = Instant::now();
+                    let is_over = |time: Option<Instant>| time.is_some_and(|time| time <= now);
+                    if is_over(quiet) {
+                        let watch = self.connection.as_ref().and_then(Connection::watch);
+                        asking = watch.cloned().map(|watch| {
+                            let (quiet, stderr) = (active.into_std(), self.stderr.clone());
+                            tokio::task::spawn_blocking(move || {
+                                watch.check(quiet, &|what| stderr.print(&what));
+                            })
+                        });
+                    }
+                    if is_over(idle) {
+                        self.gives_back = false;
+                        give_back_memory();
+                    }
+                    if is_over(due) {
+                        self.link.on(In::Time, self.now());
+                    }
                 }
             }
         }
@@ -383,7 +390,7 @@ impl Driver {
     /// A large line leaves memory behind that is worth giving back.
     fn note_size(&mut self, line: &Bytes) {
         if self.current.is_some() && line.len() >= LARGE {
-            self.gives_back = Some(Instant::now() + IDLE);
+            self.gives_back = true;
         }
     }
 
@@ -551,6 +558,13 @@ fn unreachable<'a>(why: &NoBackend, sentence: &'a str) -> Unreachable<'a> {
         | NoBackend::Passing(_)
         | NoBackend::Ending(_)
         | NoBackend::Closed { .. } => Unreachable::Passing(sentence),
+    }
+}
+
+async fn ring(alarm: &mut Alarm, time: Option<Instant>) {
+    match time {
+        Some(time) => alarm.ring(time).await,
+        None => std::future::pending().await,
     }
 }
 

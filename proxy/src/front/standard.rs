@@ -5,83 +5,19 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 
-use mcp_sessiond_process::sys::{read_at_once, watched, write_at_once};
+use bytes::BytesMut;
+use mcp_sessiond_process::sys::{read_at_once, receive_at_once, when_readable, write_at_once};
 use nix::errno::Errno;
 use nix::poll::PollFlags;
-use nix::sys::socket::{MsgFlags, recv, sendmsg, shutdown};
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::lines::{CHUNK, is_transient, read_chunk};
-
-/// A call of the system that does not wait.
-const NO_WAIT: MsgFlags = MsgFlags::MSG_DONTWAIT;
-
-/// A descriptor, and how it is used without waiting.
-#[derive(Debug)]
-struct Descriptor {
-    file: File,
-    interest: Interest,
-    way: Way,
-}
-
-#[derive(Debug)]
-enum Way {
-    /// By a flag of recvmsg(2) and sendmsg(2).
-    Socket(AsyncFd<OwnedFd>),
-    /// By a flag of preadv2(2) and pwritev2(2).
-    Pipe(AsyncFd<OwnedFd>),
-    /// By our end of a pair of sockets. A thread copies between the other end and the descriptor.
-    Copied(AsyncFd<OwnedFd>, Option<JoinHandle<()>>),
-}
-
-impl Descriptor {
-    fn new(file: File, interest: Interest) -> io::Result<Self> {
-        let kind = file.metadata()?.file_type();
-        let own = || watched(file.try_clone()?.into(), interest);
-        let way = if kind.is_socket() {
-            Way::Socket(own()?)
-        } else if kind.is_fifo() {
-            Way::Pipe(own()?)
-        } else {
-            copied(&file, interest)?
-        };
-        Ok(Self {
-            file,
-            interest,
-            way,
-        })
-    }
-
-    /// Calls `at_once`, whose second argument says whether it is a pipe, until it has not to wait.
-    /// Cancel-safe.
-    async fn call(
-        &mut self,
-        mut at_once: impl FnMut(&OwnedFd, bool) -> io::Result<usize>,
-    ) -> io::Result<usize> {
-        loop {
-            let (fd, is_pipe) = match &self.way {
-                Way::Socket(fd) | Way::Copied(fd, _) => (fd, false),
-                Way::Pipe(fd) => (fd, true),
-            };
-            let mut ready = fd.ready(self.interest).await?;
-            match at_once(fd.get_ref(), is_pipe) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if is_pipe && can_only_wait(&error) => {
-                    drop(ready);
-                    self.way = copied(&self.file, self.interest)?;
-                }
-                done => return done,
-            }
-        }
-    }
-}
+use crate::socket::{self, send_at_once};
 
 /// Whether the kernel can't use this descriptor without waiting, or a filter of a container does not
 /// know the call.
@@ -96,10 +32,11 @@ fn can_only_wait(error: &io::Error) -> bool {
     why.is_some_and(|why| no_call.contains(&why))
 }
 
-fn copied(file: &File, interest: Interest) -> io::Result<Way> {
+/// Our end of a pair of sockets. A thread copies between the other end and the descriptor: from it, if
+/// it `reads`.
+fn copied(file: &File, reads: bool) -> io::Result<(UnixStream, JoinHandle<()>)> {
     let (ours, mut theirs) = UnixStream::pair()?;
     let mut file = file.try_clone()?;
-    let reads = interest.is_readable();
     let copying = move || {
         // What ends it is seen at our end.
         if reads {
@@ -113,8 +50,7 @@ fn copied(file: &File, interest: Interest) -> io::Result<Way> {
     let thread = std::thread::Builder::new()
         .name(name.into())
         .spawn(copying)?;
-    let ours = watched(ours.into(), interest)?;
-    Ok(Way::Copied(ours, Some(thread)))
+    Ok((ours, thread))
 }
 
 /// Until the end of either.
@@ -134,42 +70,81 @@ fn copy(from: &mut (impl io::Read + AsFd), to: &mut (impl io::Write + AsFd)) {
 
 /// Standard input.
 #[derive(Debug)]
-pub(crate) struct Input(Descriptor);
+pub(crate) struct Input {
+    file: File,
+    fd: AsyncFd<OwnedFd>,
+    is_pipe: bool,
+}
 
 impl Input {
+    /// To be called in a runtime.
+    ///
     /// # Errors
     /// When there can be no more descriptors or threads.
     pub(crate) fn new(file: File) -> io::Result<Self> {
-        Descriptor::new(file, Interest::READABLE).map(Self)
+        let kind = file.metadata()?.file_type();
+        let is_pipe = kind.is_fifo();
+        let fd: OwnedFd = match is_pipe || kind.is_socket() {
+            true => file.try_clone()?.into(),
+            false => copied(&file, true)?.0.into(),
+        };
+        let fd = when_readable(fd)?;
+        Ok(Self { file, fd, is_pipe })
     }
 
-    /// Reads what there is, or waits for it: how many bytes, 0 at the end. Cancel-safe.
+    /// Reads what there is into this room, or waits for it: how many bytes, 0 at the end.
+    /// Cancel-safe.
     ///
     /// # Errors
     /// Those of the descriptor.
-    pub(crate) async fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
-        let read = |fd: &OwnedFd, is_pipe| match is_pipe {
-            true => read_at_once(fd.as_fd(), chunk),
-            false => Ok(recv(fd.as_raw_fd(), chunk, NO_WAIT)?),
-        };
-        self.0.call(read).await
+    pub(crate) async fn read(&mut self, room: &mut BytesMut) -> io::Result<usize> {
+        if self.is_pipe {
+            match socket::read(&self.fd, room, read_at_once).await {
+                Err(error) if can_only_wait(&error) => {
+                    self.fd = when_readable(copied(&self.file, true)?.0.into())?;
+                    self.is_pipe = false;
+                }
+                done => return done,
+            }
+        }
+        socket::read(&self.fd, room, receive_at_once).await
     }
 
     /// The descriptor.
     pub(crate) fn into_file(self) -> File {
-        self.0.file
+        self.file
     }
 }
 
 /// Standard output.
 #[derive(Debug)]
-pub(crate) struct Output(Descriptor);
+pub(crate) struct Output {
+    file: File,
+    way: Way,
+}
+
+/// How standard output is written to.
+#[derive(Debug)]
+enum Way {
+    Pipe,
+    Socket,
+    /// By our end of a pair of sockets, while a thread copies.
+    Copied(UnixStream, Option<JoinHandle<()>>),
+}
 
 impl Output {
     /// # Errors
     /// When there can be no more descriptors or threads.
     pub(crate) fn new(file: File) -> io::Result<Self> {
-        Descriptor::new(file, Interest::WRITABLE).map(Self)
+        let kind = file.metadata()?.file_type();
+        let way = if kind.is_fifo() {
+            Way::Pipe
+        } else if kind.is_socket() {
+            Way::Socket
+        } else {
+            Way::copied(&file)?
+        };
+        Ok(Self { file, way })
     }
 
     /// Writes as much as there is room for, or waits for room. Cancel-safe.
@@ -177,21 +152,35 @@ impl Output {
     /// # Errors
     /// Those of the descriptor: nobody reads it any more.
     pub(crate) async fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        let write = |fd: &OwnedFd, is_pipe| match is_pipe {
-            true => write_at_once(fd.as_fd(), pieces),
-            false => Ok(sendmsg::<()>(fd.as_raw_fd(), pieces, &[], NO_WAIT, None)?),
+        if let Way::Pipe = self.way {
+            let to = self.file.as_fd();
+            match socket::write(to, || write_at_once(to, pieces)).await {
+                Err(error) if can_only_wait(&error) => self.way = Way::copied(&self.file)?,
+                done => return done,
+            }
+        }
+        let to = match &self.way {
+            Way::Copied(ours, _) => ours.as_fd(),
+            Way::Pipe | Way::Socket => self.file.as_fd(),
         };
-        self.0.call(write).await
+        socket::write(to, || send_at_once(to, pieces)).await
     }
 
     /// Waits until a thread that copies has written all.
     pub(crate) async fn finish(&mut self) {
-        if let Way::Copied(ours, copying) = &mut self.0.way
+        if let Way::Copied(ours, copying) = &mut self.way
             && let Some(copying) = copying.take()
         {
-            let _ = shutdown(ours.as_raw_fd(), nix::sys::socket::Shutdown::Write);
+            let _ = ours.shutdown(Shutdown::Write);
             let _ = tokio::task::spawn_blocking(move || copying.join()).await;
         }
+    }
+}
+
+impl Way {
+    fn copied(file: &File) -> io::Result<Self> {
+        let (ours, thread) = copied(file, false)?;
+        Ok(Self::Copied(ours, Some(thread)))
     }
 }
 
@@ -212,20 +201,20 @@ mod tests {
             .expect("input");
         let mut out = Output::new(OwnedFd::from(output.try_clone().expect("a descriptor")).into())
             .expect("output");
-        let mut chunk = [0; 8];
+        let mut room = BytesMut::with_capacity(8);
         host.write_all(b"a").expect("a reader");
-        assert_eq!(ours.read(&mut chunk).await.expect("readable"), 1);
-        assert!(matches!(ours.0.way, Way::Pipe(_)));
+        assert_eq!(ours.read(&mut room).await.expect("readable"), 1);
+        assert!(ours.is_pipe);
         host.write_all(b"b").expect("a reader");
         let spliced = io::copy(&mut input.take(1), &mut &output).expect("splice(2)");
         assert_eq!(spliced, 1);
         host.write_all(b"c").expect("a reader");
-        assert_eq!(ours.read(&mut chunk).await.expect("readable"), 1);
-        assert_eq!(chunk[0], b'c');
-        assert!(matches!(ours.0.way, Way::Copied(..)));
+        assert_eq!(ours.read(&mut room).await.expect("readable"), 1);
+        assert_eq!(&room[..], b"ac");
+        assert!(!ours.is_pipe);
         let pieces = [IoSlice::new(b"d")];
         assert_eq!(out.write(&pieces).await.expect("writable"), 1);
-        assert!(matches!(out.0.way, Way::Copied(..)));
+        assert!(matches!(out.way, Way::Copied(..)));
         out.finish().await;
         drop((out, output));
         let mut text = String::new();

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::Epoch;
 use mcp_sessiond_proto::backends::frame::Kind;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::frames::{Frames, PendingFrame};
 use crate::lines::Line;
+use crate::socket::SocketWriter;
 use crate::stderr::not_read;
 
 /// Bytes of the backend's standard error that may wait for a front. What comes while more wait is
@@ -25,9 +25,9 @@ pub struct Front {
     /// The epoch of its lease.
     pub epoch: Epoch,
     /// Where it speaks.
-    pub reader: Frames<OwnedReadHalf>,
+    pub reader: Frames,
     /// Where it listens.
-    pub writer: OwnedWriteHalf,
+    pub writer: SocketWriter,
     /// The frame on its way to it.
     pub pending: PendingFrame,
     /// If it continues another one: its message that waits until the relay has room for it.
@@ -48,12 +48,7 @@ pub struct Front {
 
 impl Front {
     /// A front that has attached.
-    pub fn new(
-        process: ProcessId,
-        epoch: Epoch,
-        reader: Frames<OwnedReadHalf>,
-        writer: OwnedWriteHalf,
-    ) -> Self {
+    pub fn new(process: ProcessId, epoch: Epoch, reader: Frames, writer: SocketWriter) -> Self {
         Self {
             process,
             epoch,
@@ -99,9 +94,9 @@ impl Front {
     /// # Errors
     /// Those of the connection.
     pub async fn write_lane(&mut self) -> io::Result<()> {
-        self.pending.write(&mut self.writer).await?;
+        self.pending.write(&self.writer).await?;
         while self.hand_out_lane() {
-            self.pending.write(&mut self.writer).await?;
+            self.pending.write(&self.writer).await?;
         }
         Ok(())
     }
@@ -175,7 +170,8 @@ mod tests {
 
     fn front() -> (Front, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
-        let (reader, writer) = ours.into_split();
+        let ours = ours.into_std().expect("a socket");
+        let (reader, writer) = crate::socket::halves(ours).expect("descriptors");
         let process = PinnedProcess::own().expect("this one").id();
         let reader = Frames::new(reader, FrameBuffer::default());
         (Front::new(process, Epoch(1), reader, writer), theirs)

@@ -25,7 +25,7 @@ use signal_hook_tokio::Signals;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use self::events::{from_backend, from_clients, from_front, from_stderr, to_backend, to_front};
 use super::backend::Backend;
@@ -37,6 +37,7 @@ use super::requests::{Incoming, KeeperContext, receive};
 use super::sharing::{self, Sharing};
 use super::spare::Spare;
 use super::stderr_ring::StderrRing;
+use crate::alarm::Alarm;
 use crate::lines::{Line, PendingLine};
 use crate::program::Program;
 use crate::signals::GivenMask;
@@ -250,6 +251,7 @@ impl Keeper {
         spare: Spare,
     ) {
         let (sender, mut incoming) = mpsc::channel(INCOMING_MAX);
+        let mut alarm = Alarm::default();
         let receiving = tokio::spawn(receive(listener, self.context.clone(), sender, spare));
         let why = loop {
             if self.sharing.is_some() {
@@ -273,7 +275,7 @@ impl Keeper {
                         writer,
                         pending,
                         ..
-                    }) => (Some(reader), Some((pending, writer))),
+                    }) => (Some(reader), Some((pending, &*writer))),
                     None => (None, None),
                 };
                 let (input, output, errors) = match &mut self.backend {
@@ -306,7 +308,7 @@ impl Keeper {
                     event = from_front(front_in), if reads_front => event,
                     event = from_clients(&mut self.sharing) => event,
                     event = from_stderr(errors) => event,
-                    () = sleep_until(deadline) => Event::Time,
+                    () = alarm.ring(deadline) => Event::Time,
                 }
             };
             let left = matches!(
@@ -366,7 +368,7 @@ impl Keeper {
                     let Front {
                         pending, writer, ..
                     } = front;
-                    pending.write_at_once(|pieces| writer.try_write_vectored(pieces));
+                    pending.write_at_once(writer);
                 }
             }
         }

@@ -15,7 +15,6 @@ use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
 use mcp_sessiond_proto::{BackendName, Error, KeeperName, Resume, ServiceName, SessionId};
 use tokio::io::AsyncWriteExt;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -24,6 +23,7 @@ use super::sharing::NewClient;
 use super::spare::{Spare, refuse};
 use crate::frames::{Frames, PendingFrame};
 use crate::lines::Line;
+use crate::socket::{self, SocketWriter};
 
 /// How long a client may take for its hello and its request.
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
@@ -58,9 +58,9 @@ pub enum Incoming {
         /// What the daemon says of the lease.
         check: LeaseCheck,
         /// What it says comes from here.
-        reader: Frames<OwnedReadHalf>,
+        reader: Frames,
         /// What it is told goes here.
-        writer: OwnedWriteHalf,
+        writer: SocketWriter,
     },
     /// A front asks for a place beside others.
     Join {
@@ -72,29 +72,29 @@ pub enum Incoming {
     /// A client asks for the state of the backend.
     Status {
         /// Where the answer goes.
-        writer: OwnedWriteHalf,
+        writer: SocketWriter,
     },
     /// A client asks for what the backend wrote to its standard error.
     Stderr {
         /// How many bytes of it the client knows.
         after: u64,
         /// Where the answer goes.
-        writer: OwnedWriteHalf,
+        writer: SocketWriter,
     },
     /// A front asks whether the keeper does its work.
     Ping {
         /// Where the answer goes.
-        writer: OwnedWriteHalf,
+        writer: SocketWriter,
     },
     /// A daemon asks whose backend this is.
     Remember {
         /// Where the answer goes.
-        writer: OwnedWriteHalf,
+        writer: SocketWriter,
     },
     /// A client asks for a fresh backend.
     Restart {
         /// Where the answer goes.
-        writer: OwnedWriteHalf,
+        writer: SocketWriter,
     },
 }
 
@@ -196,7 +196,7 @@ async fn read_request(
         }
     };
     say(Answer::Welcome).write(&mut stream).await?;
-    let (reader, mut writer) = stream.into_split();
+    let (reader, writer) = socket::halves(stream.into_std()?)?;
     let mut reader = Frames::new(reader, FrameBuffer::default());
     let Some(asked) = reader.next().await? else {
         return Ok(None);
@@ -217,18 +217,18 @@ async fn read_request(
         }
         Ok(KeeperRequest::Join(join)) => {
             if context.key.as_ref() != Some(&join.key) {
-                reply(&mut writer, &KeeperReply::Refused(Error::UnknownBackend)).await?;
+                reply(&writer, &KeeperReply::Refused(Error::UnknownBackend)).await?;
                 return Ok(None);
             }
             let session = context.session.clone();
-            reply(&mut writer, &KeeperReply::Joining { session }).await?;
+            reply(&writer, &KeeperReply::Joining { session }).await?;
             let first = match reader.next().await? {
                 Some(said) if said.kind == Kind::Line => said.body,
                 _ => return Ok(None),
             };
             let Line::Whole(first) = first else {
                 let why = format!("its host begins with more than {RELAYED_MAX} bytes");
-                reply(&mut writer, &KeeperReply::Own { why }).await?;
+                reply(&writer, &KeeperReply::Own { why }).await?;
                 return Ok(None);
             };
             Ok(Some(Incoming::Join {
@@ -248,7 +248,7 @@ async fn read_request(
         Ok(KeeperRequest::Remember {}) => Ok(Some(Incoming::Remember { writer })),
         Ok(KeeperRequest::Compare { variables }) => {
             let differing = differing(&process::own_variables(), &variables);
-            reply(&mut writer, &KeeperReply::Compared { differing }).await?;
+            reply(&writer, &KeeperReply::Compared { differing }).await?;
             Ok(None)
         }
         Err(_) => {
@@ -257,7 +257,7 @@ async fn read_request(
                 "a keeper takes the requests `attach`, `join`, `status`, `errors`, `restart`, `ping`, `remember` and `compare`"
                     .into();
             reply(
-                &mut writer,
+                &writer,
                 &KeeperReply::Refused(Error::InvalidArgument { sentence }),
             )
             .await?;
@@ -280,7 +280,7 @@ fn differing(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>) -
 ///
 /// # Errors
 /// Those of the connection.
-pub async fn reply(writer: &mut OwnedWriteHalf, reply: &KeeperReply) -> io::Result<()> {
+pub async fn reply(writer: &SocketWriter, reply: &KeeperReply) -> io::Result<()> {
     let mut pending = PendingFrame::default();
     pending.put(Kind::Reply, 0, serde_json::to_vec(reply)?.into());
     pending.write(writer).await

@@ -19,7 +19,6 @@ use mcp_sessiond_proto::LossId;
 use mcp_sessiond_proto::backends::frame::Kind;
 use mcp_sessiond_proto::backends::{Attached, Join, KeeperReply, SharedUse};
 use mcp_sessiond_relay::multiplexer::{Effect, Multiplexer};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -28,6 +27,7 @@ use self::client::{ClientWriter, read};
 use self::losses::{Host, Losses};
 use crate::frames::Frames;
 use crate::lines::Line;
+use crate::socket::SocketWriter;
 
 /// Events of clients that wait to be dealt with. More keep their clients waiting.
 const EVENTS: usize = 64;
@@ -43,9 +43,9 @@ pub struct NewClient {
     /// Its host's first message.
     pub first: Bytes,
     /// What it says comes from here.
-    pub reader: Frames<OwnedReadHalf>,
+    pub reader: Frames,
     /// What it is told goes here.
-    pub writer: OwnedWriteHalf,
+    pub writer: SocketWriter,
 }
 
 struct Client {
@@ -300,7 +300,8 @@ mod tests {
         let mut others = Vec::new();
         for host in 1..=count {
             let (ours, theirs) = UnixStream::pair().expect("a pair");
-            let (reader, writer) = ours.into_split();
+            let ours = ours.into_std().expect("a socket");
+            let (reader, writer) = crate::socket::halves(ours).expect("descriptors");
             sharing.arrive(NewClient {
                 join: Join {
                     key: "key".to_owned(),

@@ -10,7 +10,6 @@ use mcp_sessiond_proto::backends::{
     Attach, Attached, CountedRequest, Counts, KeeperReply, LeftRequest, ProcessRef, Remembered,
 };
 use mcp_sessiond_proto::{Epoch, Error, Resume};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, timeout};
 
 use super::{Keeper, LAST_LINES_WAIT, SETTLED};
@@ -19,6 +18,7 @@ use crate::keeper::front::Front;
 use crate::keeper::program_change::ProgramFile;
 use crate::keeper::requests::{Incoming, KeeperContext, LeaseCheck, reply};
 use crate::lines::Line;
+use crate::socket::SocketWriter;
 
 /// By how much the epoch jumps when a daemon has lost its records: no lease that the keeper has not
 /// heard of has come that far.
@@ -30,32 +30,32 @@ const SENT_WAIT: Duration = Duration::from_millis(20);
 impl Keeper {
     pub(super) async fn handle_incoming(&mut self, incoming: Incoming) {
         match incoming {
-            Incoming::Status { mut writer } => {
+            Incoming::Status { writer } => {
                 let status = KeeperReply::Status(Box::new(self.status()));
-                tokio::spawn(async move { reply(&mut writer, &status).await });
+                tokio::spawn(async move { reply(&writer, &status).await });
             }
-            Incoming::Stderr { after, mut writer } => {
+            Incoming::Stderr { after, writer } => {
                 let written = KeeperReply::Errors(self.ring.after(after));
-                tokio::spawn(async move { reply(&mut writer, &written).await });
+                tokio::spawn(async move { reply(&writer, &written).await });
             }
             Incoming::Join { client, process } => self.join(*client, process),
-            Incoming::Ping { mut writer } => {
-                tokio::spawn(async move { reply(&mut writer, &KeeperReply::Pong {}).await });
+            Incoming::Ping { writer } => {
+                tokio::spawn(async move { reply(&writer, &KeeperReply::Pong {}).await });
             }
-            Incoming::Remember { mut writer } => {
+            Incoming::Remember { writer } => {
                 let remembered = KeeperReply::Remembered(self.remembered());
-                tokio::spawn(async move { reply(&mut writer, &remembered).await });
+                tokio::spawn(async move { reply(&writer, &remembered).await });
             }
-            Incoming::Restart { mut writer } => {
+            Incoming::Restart { writer } => {
                 self.restart_by_hand();
-                tokio::spawn(async move { reply(&mut writer, &KeeperReply::Restarting {}).await });
+                tokio::spawn(async move { reply(&writer, &KeeperReply::Restarting {}).await });
             }
             Incoming::Attach {
                 attach,
                 process,
                 check,
                 reader,
-                mut writer,
+                writer,
             } => {
                 if let LeaseCheck::Holder(_, resume) = check {
                     self.resume = resume;
@@ -74,7 +74,7 @@ impl Keeper {
                     },
                     Err(error) => KeeperReply::Refused(error),
                 };
-                tokio::spawn(async move { reply(&mut writer, &refused).await });
+                tokio::spawn(async move { reply(&writer, &refused).await });
             }
         }
     }
@@ -174,8 +174,8 @@ impl Keeper {
         &mut self,
         attach: Attach,
         front: PinnedProcess,
-        reader: Frames<OwnedReadHalf>,
-        mut writer: OwnedWriteHalf,
+        reader: Frames,
+        writer: SocketWriter,
     ) {
         self.detach();
         self.report_counts();
@@ -203,7 +203,7 @@ impl Keeper {
         // Some hundred bytes on a new connection: they fit, or nobody is there.
         let told = timeout(
             LAST_LINES_WAIT,
-            reply(&mut writer, &KeeperReply::Attached(attached)),
+            reply(&writer, &KeeperReply::Attached(attached)),
         )
         .await;
         self.last = (attach.epoch, Some(process));

@@ -6,7 +6,6 @@ use mcp_sessiond_process::PinnedProcess;
 use mcp_sessiond_proto::backends::frame::{Frame, Kind};
 use mcp_sessiond_proto::backends::{Attached, FrontRequest, KeeperReply};
 use mcp_sessiond_proto::{Epoch, Error};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, timeout};
 
 use super::{End, Keeper, LAST_LINES_WAIT};
@@ -14,6 +13,7 @@ use crate::frames::Frames;
 use crate::keeper::front::Front;
 use crate::keeper::requests::{KeeperContext, reply};
 use crate::lines::Line;
+use crate::socket::SocketWriter;
 
 impl Keeper {
     /// Whether its fronts continue each other: the session is a service's.
@@ -25,8 +25,8 @@ impl Keeper {
         &mut self,
         epoch: Epoch,
         front: PinnedProcess,
-        reader: Frames<OwnedReadHalf>,
-        mut writer: OwnedWriteHalf,
+        reader: Frames,
+        writer: SocketWriter,
     ) {
         self.detach();
         let process = front.id();
@@ -44,7 +44,7 @@ impl Keeper {
         // Some hundred bytes on a new connection: they fit, or nobody is there.
         let told = timeout(
             LAST_LINES_WAIT,
-            reply(&mut writer, &KeeperReply::Attached(attached)),
+            reply(&writer, &KeeperReply::Attached(attached)),
         )
         .await;
         self.last = (epoch, Some(process));

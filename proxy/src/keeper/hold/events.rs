@@ -2,17 +2,18 @@
 
 use std::io;
 
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
+use tokio::net::unix::pipe;
 
 use super::Event;
 use super::Sharing;
 use crate::frames::{Frames, PendingFrame};
 use crate::lines::{Lines, PendingLine};
+use crate::socket::SocketWriter;
 
 /// Bytes of the backend's standard error that are read at once.
 const ERRORS_CHUNK: usize = 8 * 1024;
 
-pub(super) async fn to_front(front: Option<(&mut PendingFrame, &mut OwnedWriteHalf)>) -> Event {
+pub(super) async fn to_front(front: Option<(&mut PendingFrame, &SocketWriter)>) -> Event {
     match front {
         Some((pending, writer)) if !pending.is_empty() => match pending.write(writer).await {
             Ok(()) => Event::Written,
@@ -35,7 +36,7 @@ pub(super) async fn to_backend(
     }
 }
 
-pub(super) async fn from_front(reader: Option<&mut Frames<OwnedReadHalf>>) -> Event {
+pub(super) async fn from_front(reader: Option<&mut Frames>) -> Event {
     match reader {
         Some(reader) => match reader.next().await {
             Ok(Some(said)) => Event::FromFront(said),

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use mcp_sessiond_proto::backends::frame::Kind;
 use mcp_sessiond_proto::backends::{KeeperReply, RELAYED_MAX};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::frames::{Frames, PendingFrame};
 use crate::lines::Line;
+use crate::socket::SocketWriter;
 
 /// Bytes that may wait for a client. One that reads so little is cut off, so that the others need
 /// not wait for it: four of the largest messages.
@@ -35,7 +35,7 @@ pub(super) struct ClientWriter {
 }
 
 impl ClientWriter {
-    pub(super) fn new(mut half: OwnedWriteHalf) -> Self {
+    pub(super) fn new(mut half: SocketWriter) -> Self {
         let (frames, mut waiting) = mpsc::unbounded_channel::<(Kind, Bytes)>();
         let unread = Arc::new(AtomicUsize::new(0));
         let left = unread.clone();
@@ -44,7 +44,7 @@ impl ClientWriter {
             while let Some((kind, body)) = waiting.recv().await {
                 let length = body.len();
                 pending.put(kind, 0, body);
-                if pending.write(&mut half).await.is_err() {
+                if pending.write(&half).await.is_err() {
                     return;
                 }
                 left.fetch_sub(length, Ordering::Relaxed);
@@ -84,11 +84,7 @@ impl ClientWriter {
 }
 
 /// Reads what a client says until it is gone.
-pub(super) async fn read(
-    mut reader: Frames<OwnedReadHalf>,
-    client: u64,
-    events: mpsc::Sender<Event>,
-) {
+pub(super) async fn read(mut reader: Frames, client: u64, events: mpsc::Sender<Event>) {
     // How many ends of backends its host was told of so far.
     let mut heard = 0;
     while let Ok(Some(said)) = reader.next().await {

@@ -11,8 +11,6 @@ use mcp_sessiond_proto::backends::frame::{Frame, Kind};
 use mcp_sessiond_proto::backends::{Attach, Attached, KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::{Epoch, Error, KeeperName, ServiceName, SessionId};
 use serde_json::Value;
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
@@ -24,6 +22,7 @@ use crate::keeper::silence::{Silence, stalled_sentence};
 use crate::lines::Line;
 use crate::notices::print;
 use crate::server::kept::{QUIET, QUIET_MAX};
+use crate::socket::{self, SocketWriter};
 use crate::stderr::ServerStderr;
 
 /// How long one attempt to attach may take.
@@ -109,8 +108,8 @@ pub(super) struct Link {
 
 #[derive(Debug)]
 struct Connection {
-    reader: Frames<OwnedReadHalf>,
-    writer: OwnedWriteHalf,
+    reader: Frames,
+    writer: SocketWriter,
     pending: PendingFrame,
 }
 
@@ -474,8 +473,7 @@ impl Connection {
         else {
             return Err(DialError::Answer);
         };
-        stream.set_nonblocking(true)?;
-        let (reader, writer) = UnixStream::from_std(stream)?.into_split();
+        let (reader, writer) = socket::halves(stream)?;
         let connection = Self {
             reader: Frames::new(reader, frames),
             writer,
