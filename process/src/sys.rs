@@ -599,9 +599,10 @@ pub fn share_one_heap() {
 /// Gives memory back to the system that this process has no use for at the moment: of freed
 /// buffers, and of program text that was needed only to start. There is no harm where it fails.
 pub fn give_back_memory() {
-    give_back_freed();
+    // What this needs is freed by it.
     #[cfg(target_os = "linux")]
     drop(let_go_of_text());
+    give_back_freed();
 }
 
 /// Gives the memory of freed buffers back to the system, if the allocator can do that.

@@ -36,7 +36,8 @@ impl Open {
         read.messages().for_each(|message| match &message.kind {
             Kind::Request { id, method } if method == "initialize" && is_one => {
                 self.initialize = Some(Initialize {
-                    line: line.clone(),
+                    // Copied, so that what it was read into is free.
+                    line: Bytes::copy_from_slice(line),
                     id: Some((*id).into()),
                 });
             }
