@@ -35,7 +35,7 @@ pub(super) struct ClientWriter {
 }
 
 impl ClientWriter {
-    pub(super) fn new(mut half: SocketWriter) -> Self {
+    pub(super) fn new(half: SocketWriter) -> Self {
         let (frames, mut waiting) = mpsc::unbounded_channel::<(Kind, Bytes)>();
         let unread = Arc::new(AtomicUsize::new(0));
         let left = unread.clone();
