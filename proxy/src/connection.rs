@@ -175,10 +175,12 @@ impl Connection {
 impl ByPipe {
     async fn go_on(&mut self, reads: bool) -> FromServer {
         let Self { pipe, unsent } = self;
-        let gone = FromServer::Gone { on_purpose: false };
         tokio::select! {
             biased;
-            said = pipe.from.recv(), if reads => said.map_or(gone, FromServer::Line),
+            said = pipe.from.recv(), if reads => match said {
+                Some(line) => FromServer::Line(line),
+                None => FromServer::Gone { on_purpose: false },
+            },
             room = pipe.to.reserve(), if !unsent.is_empty() => match room {
                 Ok(room) => {
                     if let Some(line) = unsent.pop_front() {
@@ -186,7 +188,11 @@ impl ByPipe {
                     }
                     FromServer::Nothing
                 }
-                Err(_) => gone,
+                // As with a keeper.
+                Err(_) => {
+                    unsent.clear();
+                    FromServer::Nothing
+                }
             },
             else => std::future::pending().await,
         }
@@ -254,5 +260,57 @@ impl ToKeeper {
             _ => return None,
         };
         Some(FromServer::Line(TrackedLine::once(line)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use mcp_sessiond_proto::backends::frame::{FrameBuffer, frame};
+
+    use super::*;
+    use crate::stderr::Stderr;
+
+    /// A keeper that ends writes the last answers first. That its host reads nothing just then, and
+    /// has said something more, takes none of them away.
+    #[tokio::test]
+    async fn what_a_keeper_has_said_last_is_read_where_nothing_can_be_sent_to_it() {
+        let (ours, mut keeper) = UnixStream::pair().expect("a pair");
+        let sender = Arc::new(FrameSender::new(ours.try_clone().expect("a descriptor")));
+        let reader = SocketReader::new(ours).expect("watched");
+        let mut connection = Connection::Keeper(Box::new(ToKeeper {
+            reader: Frames::new(reader, FrameBuffer::default()),
+            sender,
+            unsent: PendingLines::default(),
+            watch: None,
+            stderr: Stderr::new().expect("a thread").of_server(None),
+            on_purpose: false,
+        }));
+        for (kind, body) in [
+            (Kind::Line, &b"[1]"[..]),
+            (Kind::Line, b"[2]"),
+            (Kind::Ending, b""),
+        ] {
+            io::Write::write_all(&mut keeper, &frame(kind, 0, body)).expect("room");
+        }
+        drop(keeper);
+        connection.put(Bytes::from_static(b"{}"));
+        let reads_nothing = connection.go_on(false).await;
+        assert!(
+            matches!(reads_nothing, FromServer::Nothing),
+            "{reads_nothing:?}"
+        );
+        assert!(connection.is_flushed());
+        let mut said = Vec::new();
+        let on_purpose = loop {
+            match connection.go_on(true).await {
+                FromServer::Line(TrackedLine { line, .. }) => said.push(line),
+                FromServer::Nothing => {}
+                FromServer::Gone { on_purpose } => break on_purpose,
+            }
+        };
+        assert_eq!(said, ["[1]", "[2]"]);
+        assert!(on_purpose);
     }
 }

@@ -147,26 +147,27 @@ impl Source for Lazy {
             let (to, wanted) = mpsc::channel(WAITING);
             let (said, from) = mpsc::channel(WAITING);
             let nonce = RandomState::new().build_hasher().finish();
+            let ending = Ending::default();
             let between = Arc::new(Between {
                 lazy: self.clone(),
                 state: Mutex::new(state),
                 said,
-                end: Mutex::default(),
+                end: ending.clone(),
                 nonce,
             });
             let (stop, stopped) = oneshot::channel::<()>();
-            let own = between.clone();
             let task = tokio::spawn(async move {
                 tokio::select! {
-                    () = own.forward(wanted, backend) => {}
+                    () = between.forward(wanted, backend) => {}
                     Ok(()) = stopped => {}
                 }
             });
+            // It has no part in `said`, whose end is the pipe's.
             let end = End::new(move || {
                 Box::pin(async move {
                     let _ = stop.send(());
                     let _ = task.await;
-                    between.end().await;
+                    end(&ending).await;
                 })
             });
             Ok(Pipe { to, from, end })
@@ -182,12 +183,22 @@ struct Between {
     /// To the host.
     said: mpsc::Sender<TrackedLine>,
     /// How the backend is ended, once it was opened.
-    end: Mutex<Option<End>>,
+    end: Ending,
     nonce: u64,
 }
 
+/// How a backend is ended that was opened.
+type Ending = Arc<Mutex<Option<End>>>;
+
 /// A backend that was started, or why there is none.
 type Started = Result<mpsc::Sender<Bytes>, String>;
+
+async fn end(ending: &Ending) {
+    let end = lock(ending).take();
+    if let Some(end) = end {
+        end.run().await;
+    }
+}
 
 impl Between {
     /// Forwards lines until either end is gone.
@@ -215,13 +226,6 @@ impl Between {
         to
     }
 
-    async fn end(&self) {
-        let end = lock(&self.end).take();
-        if let Some(end) = end {
-            end.run().await;
-        }
-    }
-
     async fn host_to_backend(
         self: &Arc<Self>,
         mut wanted: mpsc::Receiver<Bytes>,
@@ -242,8 +246,9 @@ impl Between {
                 line = wanted.recv(), if held.len() < HELD_MAX => {
                     let Some(line) = line else { return };
                     if let Some(to) = &to {
-                        if lock(&self.state).watch(&line) && to.send(line).await.is_err() {
-                            return;
+                        if lock(&self.state).watch(&line) {
+                            // Where it can't be sent, the end follows what the backend has said last.
+                            let _ = to.send(line).await;
                         }
                         continue;
                     }
@@ -267,8 +272,8 @@ impl Between {
                     match woken {
                         Ok(backend) => {
                             for line in held {
-                                if lock(&self.state).watch(&line) && backend.send(line).await.is_err() {
-                                    return;
+                                if lock(&self.state).watch(&line) {
+                                    let _ = backend.send(line).await;
                                 }
                             }
                             let (own, asking) = (self.clone(), backend.clone());
@@ -302,7 +307,7 @@ impl Between {
             None => waking.await,
         };
         if woken.is_err() {
-            self.end().await;
+            end(&self.end).await;
         }
         woken
     }
@@ -483,4 +488,59 @@ fn is_own(id: &Id) -> bool {
     id.as_json()
         .strip_prefix('"')
         .is_some_and(|text| text.starts_with(OWN))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    /// A backend that reads nothing any more.
+    #[derive(Debug)]
+    struct Deaf(Mutex<Option<mpsc::Receiver<TrackedLine>>>);
+
+    impl Source for Deaf {
+        fn name(&self) -> &'static str {
+            "deaf"
+        }
+
+        fn open(&self) -> BoxFuture<'_, Result<Pipe, Failure>> {
+            let from = lock(&self.0).take().expect("opened once");
+            let (to, _) = mpsc::channel(1);
+            let end = End::by_drop();
+            std::future::ready(Ok(Pipe { to, from, end })).boxed()
+        }
+    }
+
+    struct Nothing;
+
+    impl KnownStore for Nothing {
+        fn load<'a>(&'a self, _key: &'a str) -> BoxFuture<'a, Option<Known>> {
+            std::future::ready(None).boxed()
+        }
+
+        fn save(&self, _key: String, _known: Known) {}
+
+        fn unused(&self, _key: Option<&str>, _why: Unused) {}
+    }
+
+    #[tokio::test]
+    async fn what_a_backend_has_said_last_arrives_where_nothing_can_be_sent_to_it() {
+        let (said, from) = mpsc::channel(1);
+        let backend = Arc::new(Deaf(Mutex::new(Some(from))));
+        let lazy = Lazy::new(backend, Arc::new(Nothing), None);
+        let mut pipe = lazy.open().await.expect("opened");
+        // The first one was dealt with by the time there is room for the last.
+        for _ in 0..=WAITING + 1 {
+            let ping = Message::notification("notifications/cancelled").write();
+            pipe.to.send(ping).await.expect("it listens");
+        }
+        let line = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        let last = TrackedLine::once(line.clone());
+        said.send(last).await.expect("it listens");
+        drop(said);
+        assert_eq!(pipe.from.recv().await.map(|said| said.line), Some(line));
+        assert!(pipe.from.recv().await.is_none());
+    }
 }

@@ -360,6 +360,28 @@ mod tests {
         assert_eq!(of(&text), (4.into(), (-32600).into()));
     }
 
+    /// The keeper that takes its place counts from its own first line.
+    #[tokio::test]
+    async fn lines_of_a_lost_keeper_count_for_no_other() {
+        let (input, _host) = io::pipe().expect("a pipe");
+        let (_reader, output) = io::pipe().expect("a pipe");
+        let (input, output) = (OwnedFd::from(input).into(), OwnedFd::from(output).into());
+        let mut client = Client::host(input, output, LineBuffer::default()).expect("descriptors");
+        let flush = async |client: &mut Client| {
+            while !client.is_flushed() {
+                client.go_on(false).await;
+            }
+        };
+        let line = || Bytes::from_static(b"{}");
+        client.pass(line(), Receipt::none(), None);
+        flush(&mut client).await;
+        client.pass(line(), Receipt::none(), None);
+        client.forget_passed();
+        client.pass(line(), Receipt::none(), None);
+        flush(&mut client).await;
+        assert_eq!(client.take_passed(), 1);
+    }
+
     #[tokio::test]
     async fn whatever_the_descriptors_are_each_line_passes_once_and_in_order() {
         let large = "y".repeat(300_000);
