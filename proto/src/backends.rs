@@ -321,15 +321,20 @@ pub enum StopReason {
     /// This keeper lives, and its socket is gone, or it refuses every front. It is asked to end, and
     /// only if it still is the backend's keeper.
     KeeperUnreachable(KeeperName),
+    /// The front that has started this keeper has given up, and none has attached. Its backend does
+    /// not count as lost.
+    KeeperUnattached(KeeperName),
 }
 
 impl StopReason {
-    /// The keeper that is at fault, if one is.
+    /// The keeper that is meant, if it is only one.
     #[must_use]
     pub fn keeper(self) -> Option<KeeperName> {
         match self {
             Self::Asked => None,
-            Self::KeeperHung(keeper) | Self::KeeperUnreachable(keeper) => Some(keeper),
+            Self::KeeperHung(keeper)
+            | Self::KeeperUnreachable(keeper)
+            | Self::KeeperUnattached(keeper) => Some(keeper),
         }
     }
 

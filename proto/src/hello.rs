@@ -282,14 +282,33 @@ pub async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     codec: Codec,
 ) -> Result<Hello, HelloError> {
-    let ours = Hello::client(codec);
-    ours.write(stream).await?;
+    greet_as(stream, &Hello::client(codec)).await
+}
+
+/// [`greet`] with any hello.
+///
+/// # Errors
+/// The same.
+pub async fn greet_as<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    ours: &Hello,
+) -> Result<Hello, HelloError> {
+    refused_before(ours.write(stream).await)?;
     let mut theirs = Hello::read(stream).await?;
     if theirs.is_challenge() {
         write_back(stream).await?;
         theirs = Hello::read(stream).await?;
     }
     theirs.welcome(ours.version, ours.codec)
+}
+
+/// What has come of writing our hello. A server that has refused and hung up before that has said
+/// why, and that is there to be read.
+fn refused_before(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
 }
 
 /// Reads a challenge, and answers it.
@@ -300,7 +319,7 @@ async fn write_back<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Re
     stream.flush().await
 }
 
-/// [`greet`] with any hello, on a stream that blocks.
+/// [`greet_as`] on a stream that blocks.
 ///
 /// # Errors
 /// The same.
@@ -310,7 +329,7 @@ pub fn greet_blocking<S: Read + Write>(stream: &mut S, ours: &Hello) -> Result<H
         stream.read_exact(&mut bytes)?;
         Hello::decode(&bytes)
     };
-    stream.write_all(&ours.encode())?;
+    refused_before(stream.write_all(&ours.encode()))?;
     let mut theirs = read(stream)?;
     if theirs.is_challenge() {
         let mut challenge = [0; CHALLENGE_LEN];

@@ -11,8 +11,8 @@ use mcp_sessiond_proto::backends::frame::{Frame, Kind};
 
 use crate::frames::{FrameSender, Frames, PendingLines};
 use crate::lines::Line;
-use crate::server::attach::Attachment;
-use crate::server::kept::KeeperWatch;
+use crate::server::connector::Attachment;
+use crate::server::keeper_connector::KeeperWatch;
 use crate::signals::ending_signal;
 use crate::socket::SocketReader;
 use crate::stderr::ServerStderr;

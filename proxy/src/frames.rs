@@ -51,6 +51,11 @@ impl Frames {
         Self { reader, buffer }
     }
 
+    /// What was read, and was not asked for.
+    pub(crate) fn into_buffer(self) -> FrameBuffer {
+        self.buffer
+    }
+
     /// The next frame of those that were read already.
     pub fn next_buffered(&mut self) -> Option<io::Result<Option<Frame>>> {
         self.buffer

@@ -44,29 +44,29 @@ use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
 use bytes::Bytes;
+use futures::future::LocalBoxFuture;
 use mcp_sessiond_client::{ClaimRequest, Options};
 use mcp_sessiond_proto::facts::Learned;
-use mcp_sessiond_proto::paths;
 use tokio::sync::watch;
 
 use crate::lines::LineBuffer;
 use crate::memory::forbid_core_dumps;
 use crate::notices::{note_unkept, print};
 use crate::program::{LaunchEnv, Program};
-use crate::server::attach::{Attaching, Attachment, NoBackend, attach_first};
 use crate::server::child::PlainChild;
-use crate::server::kept::{Door, Releaser, Stopper};
-use crate::server::without_daemon::{self, WithoutDaemon};
+use crate::server::connector::{
+    Connected, Connector, Hello, NoBackend, WithoutKeeper, connect_first,
+};
+use crate::server::keeper_connector::{KeeperConnector, SessionCalls};
 use crate::signals::{ENDING, GivenMask};
 use crate::stderr::{NamedStderr, Stderr};
 use crate::waits::Waits;
 use client::Client;
-use drive::{Connector, Driver};
+use drive::Driver;
 use failed_start::{FailedStart, Next, StartError};
 use first_line::FirstLine;
 use leave::{CurrentKeeper, Leaver};
 use pass_through::PassThrough;
-use pending_leaves::PendingLeaves;
 use probe::{Opening, ProbePolicy};
 use stdio::close;
 
@@ -90,16 +90,19 @@ pub(crate) struct FrontSetup<'a> {
 
 /// How a front gets to its backend.
 pub(crate) enum Way<'a> {
-    /// Through what is made of the host's first line and of the way to a server of its own.
-    Through(Box<dyn Fn(Bytes, Door, GivenMask) -> Box<dyn Attaching> + 'a>),
+    /// Through what is made of the way to a server of its own.
+    Through(Box<dyn Fn(KeeperConnector, GivenMask) -> Box<dyn Connector> + 'a>),
     /// By something that ends the process, or says why the server can't be kept; then it has taken
     /// nothing from the lines but what it has answered.
-    Instead(fn(FrontSetup<'_>, &mut Door) -> io::Result<Result<Infallible, NoBackend>>),
+    Instead(for<'b> fn(FrontSetup<'b>, &'b mut KeeperConnector) -> LocalBoxFuture<'b, Instead>),
 }
+
+/// What comes of it.
+pub(crate) type Instead = io::Result<Result<Infallible, NoBackend>>;
 
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
 pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Waits) -> ExitCode {
-    let way = Way::Through(Box::new(|_, door, _| Box::new(door)));
+    let way = Way::Through(Box::new(|connector, _| Box::new(connector)));
     let env = LaunchEnv::default();
     run_with(
         options,
@@ -153,13 +156,9 @@ enum Attempt {
 
 /// A server that is kept, or that is waited for.
 struct Kept {
-    way: Box<dyn Attaching>,
-    /// None: it is waited for.
-    attachment: Option<Attachment>,
-    /// Why the host's requests are refused meanwhile.
-    refusal: Option<String>,
-    releaser: Releaser,
-    stopper: Stopper,
+    connector: Box<dyn Connector>,
+    start: drive::Start,
+    session: SessionCalls,
 }
 
 /// What an attempt to get the server needs, apart from the host's lines.
@@ -180,6 +179,9 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
     let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
     let waits = start.waits;
     input_end::watch(&input, &output, waits.stop, leaver.at_input_end(&current))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let mut lines = LineBuffer::default();
     let mut failed = FailedStart::of(start.program.display_name());
     let kept = loop {
@@ -187,16 +189,18 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
             FirstLine::Closed => return Ok(start.unasked()),
             FirstLine::Read(client) => {
                 start.claim.client = client;
-                start.attempt(way, &leaver, &mut input, &mut lines)?
+                runtime.block_on(start.attempt(way, &leaver, &mut input, &mut lines))?
             }
-            FirstLine::Raw => match start.pass_through(&leaver, &lines, &input)? {
-                // No answer of ours would be understood.
-                Attempt::Failed(error) => {
-                    print(&error.sentence);
-                    return Ok(ExitCode::from(&error));
+            FirstLine::Raw => {
+                match runtime.block_on(start.pass_through(&leaver, &lines, &input))? {
+                    // No answer of ours would be understood.
+                    Attempt::Failed(error) => {
+                        print(&error.sentence);
+                        return Ok(ExitCode::from(&error));
+                    }
+                    attempt => attempt,
                 }
-                attempt => attempt,
-            },
+            }
         };
         match attempt {
             Attempt::Kept(kept) => break *kept,
@@ -211,43 +215,35 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     forbid_core_dumps();
     let Kept {
-        way: door,
-        attachment,
-        refusal,
-        releaser,
-        stopper,
+        connector,
+        start: driver_start,
+        session,
     } = kept;
-    current.set(attachment.as_ref().map(|attached| attached.sender.clone()));
+    if let drive::Start::Connected(Connected::Keeper(attachment), _) = &driver_start {
+        current.set(Some(attachment.sender.clone()));
+    }
     leaver.tells_keeper();
     let stderr = NamedStderr::of_one(Stderr::new()?);
-    let connector = Connector {
-        door,
-        reports: connection_report::reports(stderr.clone(), None),
-        leaving: None,
-        pending_leaves: PendingLeaves::default(),
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
     let rest = runtime.block_on(async {
         let client = Client::host(input, output, lines)?;
+        let reports = connection_report::reports(stderr.clone(), None);
         let driver = Driver::new(client, drive::policy(), stderr)
+            .reporting(reports)
             .showing(current)
             .at_close(close(
                 watch::Sender::default(),
-                Some(releaser),
+                Some(session.clone()),
                 false,
                 waits.stop,
             ));
-        let first = attachment.ok_or(refusal);
-        Ok::<_, io::Error>(driver.run_kept(connector, first).await)
+        Ok::<_, io::Error>(driver.run(Some(connector), driver_start).await)
     })?;
     if let Some((lines, input)) = rest {
         let pass_through = PassThrough {
             program: start.program.clone(),
             launch_env: start.launch_env,
             mask: *start.mask,
-            stopper,
+            session,
             leaver: leaver.clone(),
             is_named: start.claim.named.is_some(),
         };
@@ -257,25 +253,9 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
     std::process::exit(0)
 }
 
-/// What a front may do that has no session, for this reason.
-fn may_run_unkept(
-    why: &NoBackend,
-    claim: &ClaimRequest,
-    program: &Program,
-    home: Option<&std::path::Path>,
-) -> WithoutDaemon {
-    match (why, paths::directory()) {
-        (NoBackend::NoSession(None, _) | NoBackend::Passing(_), Ok(directory)) => {
-            without_daemon::decide(&directory, claim, program, home)
-        }
-        // The daemon has answered, or there is no place where one could be.
-        _ => WithoutDaemon::RunUnkept(None),
-    }
-}
-
 impl Start<'_> {
     /// Claims a session and attaches to its server, or runs the command as it is.
-    fn attempt(
+    async fn attempt(
         &mut self,
         way: &Way<'_>,
         leaver: &Leaver,
@@ -294,40 +274,35 @@ impl Start<'_> {
             Some(_) => program.command_words(),
             None => program.display_name(),
         });
-        let opened = Door::new(
-            self.options.clone(),
-            self.claim.clone(),
-            program.clone(),
-            *self.mask,
-            self.waits,
-        );
-        let (environment, home) = self.launch_env.clone();
-        let mut door = match opened {
-            Ok(door) => door.with_launch_env(environment, home),
+        let mut connector = match self.connector() {
+            Ok(connector) => connector,
             Err(error) => return self.run_unkept(&error, leaver, lines, input),
         };
         let client = self.claim.client.take();
-        let facts = || door.facts();
+        let facts = || connector.facts();
         if self.claim.fresh {
-            door.block_on(facts().learn(Learned::Forgotten {}));
+            facts().learn(Learned::Forgotten {}).await;
         }
         let opening = probe::answer(client, self.probes, &facts, input, lines);
-        self.claim.client = match door.block_on(opening) {
+        self.claim.client = match opening.await {
             Opening::Client(client) => client,
             Opening::Closed => return Ok(Attempt::Exited(ExitCode::SUCCESS)),
             // A name has one server, which the probe does not reach where it was initialised.
             Opening::ProbesOnly(client) if self.claim.named.is_some() => client,
             Opening::ProbesOnly(_) => return self.run_unkept(&PROBES_ONLY, leaver, lines, input),
         };
-        door.set_client(self.claim.client.clone());
-        let (releaser, stopper) = (door.releaser(), door.stopper());
-        let mut refusal = None;
-        let (mut way, first): (Box<dyn Attaching>, _) = match way {
+        connector.set_client(self.claim.client.clone());
+        let session = connector.session();
+        let (mut connector, connected): (Box<dyn Connector>, _) = match way {
             Way::Through(way) => {
                 let first = lines.whole_line().unwrap_or(lines.buffered());
-                let mut way = way(Bytes::copy_from_slice(first), door, *self.mask);
-                let first = attach_first(&mut *way, self.waits);
-                (way, first)
+                let hello = Hello {
+                    first: Some(Bytes::copy_from_slice(first)),
+                    initialize: None,
+                };
+                let mut connector = way(connector, *self.mask);
+                let connected = connect_first(&mut *connector, &hello, self.waits).await;
+                (connector, connected)
             }
             Way::Instead(instead) => {
                 let begun = FrontSetup {
@@ -340,47 +315,49 @@ impl Start<'_> {
                     input,
                     lines,
                 };
-                match instead(begun, &mut door)? {
+                match instead(begun, &mut connector).await? {
                     Ok(never) => match never {},
-                    Err(why) => (Box::new(door), Err(why)),
+                    Err(why) => (Box::new(connector), Err(why)),
                 }
             }
         };
-        let attachment = match first {
-            Ok(attachment) => Some(attachment),
+        let start = match connected {
+            Ok(connected) => drive::Start::Connected(connected, None),
             // Somebody else has what the user has named, or the keeper lives and does not answer. It
             // is waited for.
-            Err(NoBackend::Taken(_) | NoBackend::Stalled(_)) => None,
+            Err(NoBackend::Taken(_) | NoBackend::Stalled(_)) => drive::Start::Waiting(None),
             Err(NoBackend::NoProgram { code, sentence }) => {
                 // Another front of this host would wait for the lease.
-                releaser.release();
+                connector.release().await;
                 return Ok(Attempt::Failed(StartError { code, sentence }));
             }
-            Err(why) => {
-                let home = self.launch_env.1.as_deref();
-                match may_run_unkept(&why, &self.claim, program, home) {
-                    WithoutDaemon::RunUnkept(_name) => {
-                        return self.run_unkept(&why, leaver, lines, input);
-                    }
-                    WithoutDaemon::Wait(sentence) => {
-                        print(&sentence);
-                        way.holds_while_daemon_hangs();
-                    }
-                    WithoutDaemon::Refuse(sentence) => {
-                        print(&sentence);
-                        refusal = Some(sentence);
-                    }
+            Err(why) => match connector.without_keeper(&why) {
+                WithoutKeeper::RunUnkept(_name) => {
+                    return self.run_unkept(&why, leaver, lines, input);
                 }
-                None
-            }
+                WithoutKeeper::Wait(sentence) => {
+                    print(&sentence);
+                    drive::Start::Waiting(None)
+                }
+                WithoutKeeper::Refuse(sentence) => {
+                    print(&sentence);
+                    drive::Start::Waiting(Some(sentence))
+                }
+            },
         };
         Ok(Attempt::Kept(Box::new(Kept {
-            way,
-            attachment,
-            refusal,
-            releaser,
-            stopper,
+            connector,
+            start,
+            session,
         })))
+    }
+
+    /// How the server is reached that is kept for this host.
+    fn connector(&self) -> Result<KeeperConnector, NoBackend> {
+        let (options, claim) = (self.options.clone(), self.claim.clone());
+        let (program, (environment, home)) = (self.program.clone(), self.launch_env.clone());
+        let connector = KeeperConnector::new(options, claim, program, *self.mask, self.waits)?;
+        Ok(connector.with_launch_env(environment, home))
     }
 
     /// The exit code where the host has closed its end and asked for nothing: no server is started
@@ -397,23 +374,17 @@ impl Start<'_> {
     }
 
     /// Runs the command for a host that does not speak JSON-RPC.
-    fn pass_through(
+    async fn pass_through(
         &self,
         leaver: &Leaver,
         lines: &LineBuffer,
         input: &File,
     ) -> io::Result<Attempt> {
         if self.claim.named.is_some() {
-            let (options, claim) = (self.options.clone(), self.claim.clone());
-            let (program, waits) = (self.program.clone(), self.waits);
-            let refused = Door::new(options, claim, program, *self.mask, waits)
-                .ok()
-                .and_then(|door| {
-                    let home = self.launch_env.1.as_deref();
-                    pass_through::take_name(door, waits.keeper, |why| {
-                        may_run_unkept(why, &self.claim, self.program, home)
-                    })
-                });
+            let refused = match self.connector() {
+                Ok(connector) => pass_through::take_name(connector, self.waits.keeper).await,
+                Err(_) => None,
+            };
             if let Some(refused) = refused {
                 return Ok(Attempt::Failed(refused));
             }

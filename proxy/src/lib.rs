@@ -8,10 +8,10 @@
 //!   one server (in `front.rs`), [`front::lazy`] (started at the first call), [`front::remote`]
 //!   (over HTTP), [`front::shared`] (one server of all hosts), and [`front::bundle`] (several
 //!   servers as one).
-//! - [`server`]: how a front reaches its server. [`server::attach`] has the types,
-//!   [`server::kept`] claims a session and finds or starts its keeper, [`server::child`] runs a
-//!   command without a keeper, [`server::remote`] keeps what a connection over HTTP needs to go on,
-//!   [`server::shared`] leads to one server for all hosts of the user, and [`server::service`] is the
+//! - [`server`]: how a front reaches its server: by a [`server::connector`]. That in
+//!   [`server::keeper_connector`] claims a session and finds or starts its keeper, [`server::child`]
+//!   runs a command without a keeper, [`server::remote`] keeps what a connection over HTTP needs to go
+//!   on, [`server::shared`] leads to one server for all hosts of the user. [`server::service`] is the
 //!   library of a process that serves sessions of a service, such as `mcp-sessiond serve`.
 //!   `server::without_daemon` says what a front may do where the daemon does not answer.
 //! - [`keeper`]: the small process that holds one server. [`keeper::hold`] is its loop,

@@ -19,15 +19,28 @@ pub fn forbid_core_dumps() {
     let _ = nix::sys::prctl::set_dumpable(false);
 }
 
-/// Does this while the daemon can read what this process was started with, where it [keeps that to
-/// itself](forbid_core_dumps) already.
-pub(crate) fn while_dumpable<T>(what: impl FnOnce() -> T) -> T {
-    #[cfg(target_os = "linux")]
-    if nix::sys::prctl::get_dumpable() == Ok(false) {
-        let _ = nix::sys::prctl::set_dumpable(true);
-        let done = what();
-        forbid_core_dumps();
-        return done;
+/// While this is there, the daemon can read what this process was started with, where it
+/// [keeps that to itself](forbid_core_dumps) otherwise.
+#[derive(Debug)]
+pub(crate) struct Dumpable {
+    was: bool,
+}
+
+impl Dumpable {
+    pub(crate) fn begin() -> Self {
+        #[cfg(target_os = "linux")]
+        if nix::sys::prctl::get_dumpable() == Ok(false) {
+            let _ = nix::sys::prctl::set_dumpable(true);
+            return Self { was: false };
+        }
+        Self { was: true }
     }
-    what()
+}
+
+impl Drop for Dumpable {
+    fn drop(&mut self) {
+        if !self.was {
+            forbid_core_dumps();
+        }
+    }
 }

@@ -21,6 +21,8 @@ pub struct Binaries {
     pub daemon: &'static str,
     /// `broker`.
     pub broker: &'static str,
+    /// `connecting`.
+    pub connecting: &'static str,
     /// `holding`.
     pub holding: &'static str,
     /// `host`.
@@ -58,6 +60,7 @@ macro_rules! binaries {
         $crate::Binaries {
             daemon: env!("CARGO_BIN_EXE_sessiond-under-test"),
             broker: env!("CARGO_BIN_EXE_broker"),
+            connecting: env!("CARGO_BIN_EXE_connecting"),
             holding: env!("CARGO_BIN_EXE_holding"),
             host: env!("CARGO_BIN_EXE_host"),
             instance: env!("CARGO_BIN_EXE_instance"),

@@ -16,13 +16,13 @@
 //!   then, and never again. `front.rs`, `front/lazy.rs`, `front/bundle.rs`, `front/remote.rs`;
 //!   a_session_is_claimed_before_the_front_hides_what_it_was_started_with.
 //! - The claim comes before the question for the keeper, and a second claim after it if there is none: the
-//!   keeper may have ended in between, and only a claim carries losses. `server/kept.rs` (`find`);
+//!   keeper may have ended in between, and only a claim carries losses. `server/keeper_connector.rs` (`find`);
 //!   a_keeper_that_ends_between_the_claim_and_the_question_for_it_is_told.
 //! - A claim is over before its front gives up and runs its command as it is: a claim that is granted later
-//!   would be a lease of nobody's. `server/kept.rs` (`wait_ms`);
+//!   would be a lease of nobody's. `server/keeper_connector.rs` (`wait_ms`);
 //!   a_claim_waits_for_another_holder_and_not_longer_than_its_front_for_the_daemon.
 //! - `--take` and `--fresh` hold for the first claim and not for those after it: what was taken is not
-//!   taken back. `server/kept.rs` (`set_claimed`); a_name_is_taken_once_and_not_taken_back.
+//!   taken back. `server/keeper_connector.rs` (`set_claimed`); a_name_is_taken_once_and_not_taken_back.
 //! - Where there is no such program, the lease is given up before the host is told: the front stays, and
 //!   another one of this host would wait for it. `front.rs`;
 //!   the_lease_is_given_up_before_the_host_hears_that_there_is_no_such_program.
@@ -33,6 +33,10 @@
 //!   another_protocol_gets_no_second_server_of_a_name, and …_without_a_daemon_either.
 //! - The front of a shared server wakes the daemon before it starts the keeper, which does not.
 //!   `server/shared/connector.rs`; `shared/kills.rs`, where_no_daemon_runs_one_is_started.
+//! - A keeper that is being started has registered before it is ended, and has been told to end before the
+//!   lease is given up: else it would stay without a front, or be the next process's.
+//!   `server/keeper_connector.rs` (`release`); `orderings/connect.rs`,
+//!   a_connect_that_is_dropped_anywhere_leaves_nothing_once_it_is_given_up.
 //!
 //! Lines (`orderings/lines.rs`)
 //!
@@ -112,6 +116,7 @@
 //! - The filters of an edited list hold before its servers are started. `front/bundle.rs`.
 
 mod claims;
+mod connect;
 mod keepers;
 mod leaves;
 mod lines;

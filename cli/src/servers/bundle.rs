@@ -320,9 +320,7 @@ fn server(
                     home: cwd,
                 })
             }
-            Kind::Http { url, headers } => {
-                remote::connecting(&own, &url, &headers).map(Launch::Remote)
-            }
+            Kind::Http { url, headers } => remote::server(&own, &url, &headers).map(Launch::Remote),
         }
     };
     Server {

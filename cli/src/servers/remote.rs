@@ -6,10 +6,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use mcp_sessiond_proxy::front::bundle::{self, End, Failure, FailureCode, Pipe, Receipt, WAITING};
-use mcp_sessiond_proxy::server::remote::{Connecting, ResumeStore};
-use mcp_sessiond_upstream::{Ids, News, Remote, SaveState, ServerMessage, connect};
+use mcp_sessiond_proxy::server::connector::{Connected, Connector, Hello, NoBackend};
+use mcp_sessiond_proxy::server::remote::{RemoteServer, ResumeStore};
+use mcp_sessiond_upstream::{Ids, News, Remote, RemoteError, SaveState, ServerMessage, connect};
 use tokio::sync::mpsc;
 
 /// How long nothing is written after that has failed.
@@ -58,27 +59,50 @@ impl SaveState for InSession {
     }
 }
 
-/// A connection to the server of this name.
+/// The server of this name.
 ///
 /// # Errors
 /// [`FailureCode::BadEntry`]. That the server can't be reached, or wants a login, is told by its
 /// answer to `initialize`.
-pub(crate) fn connecting(
+pub(crate) fn server(
     name: &str,
     url: &str,
     headers: &BTreeMap<String, String>,
-) -> Result<Connecting, Failure> {
-    let remote = Remote::new(name, url, headers.clone()).map_err(|why| bad(&why))?;
-    Ok(Connecting::new(url, headers, move |store| {
-        Box::pin(connected(remote, store))
+) -> Result<RemoteServer, Failure> {
+    let remote = Remote::new(name, url, headers.clone())
+        .map_err(|why| Failure::new(FailureCode::BadEntry, why.to_string()))?;
+    Ok(RemoteServer::new(url, headers, |store| {
+        Box::new(RemoteConnector { remote, store })
     }))
 }
 
-fn bad(why: &dyn fmt::Display) -> Failure {
-    Failure::new(FailureCode::BadEntry, why.to_string())
+/// Connects to a server that has a URL.
+struct RemoteConnector {
+    remote: Remote,
+    store: ResumeStore,
 }
 
-async fn connected(remote: Remote, store: ResumeStore) -> Result<Pipe, Failure> {
+impl Connector for RemoteConnector {
+    fn connect<'a>(
+        &'a mut self,
+        _: &'a Hello,
+        _: Instant,
+    ) -> BoxFuture<'a, Result<Connected, NoBackend>> {
+        let (remote, store) = (self.remote.clone(), self.store.anew());
+        Box::pin(async {
+            let pipe = connected(remote, store).await;
+            pipe.map(Connected::Pipe)
+                .map_err(|why| NoBackend::BadEntry(why.to_string()))
+        })
+    }
+
+    /// A connection ends with its pipe, and the next process goes on with its session.
+    fn release(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(ready(()))
+    }
+}
+
+async fn connected(remote: Remote, store: ResumeStore) -> Result<Pipe, RemoteError> {
     let kept = match store.read().await {
         Ok(kept) => kept,
         Err(why) => {
@@ -93,8 +117,7 @@ async fn connected(remote: Remote, store: ResumeStore) -> Result<Pipe, Failure> 
         failed: Mutex::default(),
     };
     // The host counts its calls anew with each connection.
-    let connected = connect(remote, Some(&kept), Arc::new(keep), Ids::Renamed).await;
-    let (connection, mut from) = connected.map_err(|why| bad(&why))?;
+    let (connection, mut from) = connect(remote, Some(&kept), Arc::new(keep), Ids::Renamed).await?;
     let (said, lines) = mpsc::channel(WAITING);
     let (to, end) = (connection.channel(), connection.clone());
     tokio::spawn(async move {

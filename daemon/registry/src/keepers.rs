@@ -223,11 +223,7 @@ impl Registry {
         name: KeeperName,
         kills: bool,
     ) -> Result<(), Error> {
-        let found = self
-            .sessions_with_backend()
-            .find(|(session, keeper)| session.public_id() == told && keeper.name == name)
-            .map(|(session, keeper)| (session.id.clone(), keeper.clone()));
-        if let Some((id, keeper)) = found {
+        if let Some((id, keeper)) = self.keeper_of(told, name) {
             self.faulty.insert(keeper.process, kills);
             return self.stop_backend(&id, keeper.of.as_ref());
         }
@@ -238,6 +234,23 @@ impl Registry {
         let (of, keeper) = found.ok_or(Error::UnknownBackend)?;
         self.faulty.insert(keeper.process, kills);
         self.stop_service_backend(&of, keeper.of.as_ref())
+    }
+
+    /// A keeper of a session is to end to which no front has attached: nothing is lost with it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBackend`] when a session of this id has no such keeper.
+    pub fn end_unattached(&mut self, told: &SessionId, name: KeeperName) -> Result<(), Error> {
+        let found = self.keeper_of(told, name);
+        let (id, keeper) = found.ok_or(Error::UnknownBackend)?;
+        self.last_words.insert(keeper.process, None);
+        self.stop_backend(&id, keeper.of.as_ref())
+    }
+
+    fn keeper_of(&self, told: &SessionId, name: KeeperName) -> Option<(SessionId, KeeperRecord)> {
+        self.sessions_with_backend()
+            .find(|(session, keeper)| session.public_id() == told && keeper.name == name)
+            .map(|(session, keeper)| (session.id.clone(), keeper.clone()))
     }
 
     /// Whether a keeper is to be killed that is at fault. None: it is not.
@@ -336,6 +349,8 @@ impl Registry {
             Some(keeper) => {
                 let why = match words {
                     _ if is_faulty => Some(Loss::Hung),
+                    // Nobody has ever had its backend.
+                    Some(None) => None,
                     _ if keeper.ending => Some(Loss::Stopped),
                     None => Some(Loss::Killed),
                     Some(words) => words,

@@ -439,6 +439,9 @@ impl Engine {
             why,
         } = request;
         self.tell_and_keep(|registry| {
+            if let StopReason::KeeperUnattached(keeper) = why {
+                return registry.end_unattached(told, *keeper);
+            }
             if let Some(keeper) = why.keeper() {
                 let kills = matches!(why, StopReason::KeeperHung(_));
                 return registry.end_faulty(told, keeper, kills);

@@ -52,9 +52,9 @@ use crate::lines::LineBuffer;
 use crate::memory::{forbid_core_dumps, give_back_once_started};
 use crate::notices::{note_unkept, print, print_claim, print_lost_members};
 use crate::program::Program;
-use crate::server::attach::NoBackend;
-use crate::server::kept::{Door, Releaser};
-use crate::server::remote::{Connecting, StoreUsers};
+use crate::server::connector::NoBackend;
+use crate::server::keeper_connector::{KeeperConnector, SessionCalls};
+use crate::server::remote::{RemoteServer, StoreUsers};
 use crate::server::shared::Shared;
 use crate::server::without_daemon;
 use crate::signals::{ENDING, GivenMask};
@@ -80,7 +80,7 @@ pub enum Launch {
     /// A program that all hosts share. A host that can't gets one of its own.
     Shared(Shared),
     /// One that runs elsewhere.
-    Remote(Connecting),
+    Remote(RemoteServer),
 }
 
 /// Looks up what a server is, just before it is started. It is called in a thread of a tokio
@@ -226,12 +226,14 @@ fn serve_host(
     };
     claim.program = Some(DISPLAY_NAME.to_owned());
     let mut has_said_to_wait = false;
-    let door = loop {
-        let door = Door::new(options.clone(), claim.clone(), program.clone(), mask, waits);
-        let claimed = door.and_then(|mut door| {
-            let claimed = door.claim(Instant::now() + waits.keeper)?;
-            Ok((door, claimed))
-        });
+    let claimed = loop {
+        let claiming = async {
+            let (options, claim) = (options.clone(), claim.clone());
+            let mut connector = KeeperConnector::new(options, claim, program.clone(), mask, waits)?;
+            let claimed = connector.claim(Instant::now() + waits.keeper).await?;
+            Ok((connector, claimed))
+        };
+        let claimed = runtime.block_on(claiming);
         let waits_for = claimed.as_ref().err().and_then(daemon_to_wait_for);
         let Some(sentence) = waits_for else {
             break claimed;
@@ -244,11 +246,11 @@ fn serve_host(
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let (unkept, claimed) = match door {
-        Ok((door, claimed)) => {
-            let (releaser, confirm) = (door.releaser(), door.confirm_loss());
-            let loss = door.carried_loss(&claimed);
-            (None, Some((releaser, loss, confirm, claimed)))
+    let (unkept, claimed) = match claimed {
+        Ok((connector, claimed)) => {
+            let (session_calls, confirm) = (connector.session(), connector.confirm_loss());
+            let loss = connector.carried_loss(&claimed);
+            (None, Some((session_calls, loss, confirm, claimed)))
         }
         Err(why) => {
             print(&format_args!(
@@ -272,7 +274,7 @@ fn serve_host(
     let (held, lease): (Option<_>, _) = claimed
         .map(
             |(
-                releaser,
+                session_calls,
                 loss,
                 confirm,
                 Claimed {
@@ -288,11 +290,11 @@ fn serve_host(
                     print_claim(&to, loss, Some(outcome));
                     print_lost_members(&to.stderr, lost, confirm.as_ref());
                 });
-                ((releaser, untold), LeaseRef { session, epoch })
+                ((session_calls, untold), LeaseRef { session, epoch })
             },
         )
         .unzip();
-    let (releaser, untold) = held.unzip();
+    let (session_calls, untold) = held.unzip();
     let common = Arc::new(BundleContext {
         options: options.clone(),
         claim,
@@ -318,7 +320,7 @@ fn serve_host(
         front,
         settings,
         leave,
-        releaser,
+        session_calls,
         untold,
         named,
     };
@@ -331,7 +333,7 @@ struct Carrying {
     front: Front,
     settings: Settings,
     leave: watch::Sender<bool>,
-    releaser: Option<Releaser>,
+    session_calls: Option<SessionCalls>,
     untold: Option<Untold>,
     named: NamedStderr,
 }
@@ -380,7 +382,7 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
         front,
         settings,
         leave,
-        releaser,
+        session_calls,
         untold,
         named,
     } = carrying;
@@ -479,10 +481,9 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
     let driver = move |client| {
         Driver::new(client, drive::policy(), named)
             .telling(untold)
-            .at_close(close(leave, releaser, true, stop))
+            .at_close(close(leave, session_calls, true, stop))
     };
-    let close = async |connection| {
-        drop(connection);
+    let close = async {
         let _ = speaking.await;
         answers.flush().await;
     };

@@ -10,7 +10,7 @@ use mcp_sessiond_proto::backends::Attached;
 use super::drive::Reports;
 use crate::frames::FrameSender;
 use crate::notices::{CarriedLoss, duration, print_claim, print_ended};
-use crate::server::attach::Attachment;
+use crate::server::connector::Attachment;
 use crate::stderr::NamedStderr;
 
 /// Variables that are named when they differ. Another host may have dozens of its own.

@@ -2,18 +2,19 @@
 //! connect again.
 
 use std::fs::File;
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcp_sessiond_bundle::{Pipe, Receipt, TrackedLine};
+use mcp_sessiond_bundle::{Receipt, TrackedLine};
 use mcp_sessiond_client::{Error, RequestId};
 use mcp_sessiond_process::sys::give_back_memory;
 use mcp_sessiond_proto::Json;
 use mcp_sessiond_relay::Millis;
 use mcp_sessiond_relay::link::{In, Link, Out, Policy, Unreachable};
+use tokio::sync::oneshot::{self, error::RecvError};
 use tokio::sync::watch;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::client::{Client, FromClient};
@@ -23,8 +24,8 @@ use super::probe::Probing;
 use crate::alarm::Alarm;
 use crate::connection::{Connection, FromServer};
 use crate::lines::LineBuffer;
-use crate::server::attach::{Attaching, Attachment, NoBackend};
-use crate::server::kept::{QUIET, QUIET_MAX};
+use crate::server::connector::{Attachment, Connected, Connector, Hello, NoBackend};
+use crate::server::keeper_connector::{QUIET, QUIET_MAX};
 use crate::stderr::NamedStderr;
 use crate::waits::{ATTACH_WAIT, PAUSE, PAUSE_MAX};
 
@@ -54,20 +55,21 @@ pub(crate) type Reports = Box<dyn FnMut(&mut Attachment, Option<&'static str>) -
 /// What is done when the host has closed its end. It gets whether a conversation had begun.
 type AtClose = Box<dyn FnOnce(bool) + Send>;
 
-/// A way to a keeper, again and again.
-pub(crate) struct Connector {
-    pub(crate) door: Box<dyn Attaching>,
-    pub(crate) reports: Reports,
-    /// Whether the host has left, where the client is not the host.
-    pub(crate) leaving: Option<watch::Receiver<bool>>,
-    pub(crate) pending_leaves: PendingLeaves,
+/// What a connection begins with.
+pub(crate) enum Start {
+    /// There is one already, and who leaves it if the host does before lines are carried.
+    Connected(Connected, Option<PendingLeave>),
+    /// There is none. The client's requests are refused for this reason, if there is one.
+    Waiting(Option<String>),
+    /// The client's first line, which is a part of the [`Hello`], is waited for.
+    FirstLine,
 }
 
-/// An attempt to attach, in a thread of its own.
-type Attempt = JoinHandle<(Connector, Result<Attachment, NoBackend>)>;
+/// An attempt to connect, in a task. Once this is dropped, it is given up.
+type Attempt = oneshot::Receiver<Attempted>;
 
 /// What has come of it.
-type Attempted = Result<(Connector, Result<Attachment, NoBackend>), JoinError>;
+type Attempted = (Box<dyn Connector>, Result<Connected, NoBackend>);
 
 /// A link at work.
 pub(crate) struct Driver {
@@ -75,9 +77,13 @@ pub(crate) struct Driver {
     began: Instant,
     client: Client,
     connection: Option<Connection>,
-    /// None while it is with a thread that attaches, and where nothing can be connected again.
-    connector: Option<Connector>,
+    /// None while an attempt has it, and where nothing can be connected again.
+    connector: Option<Box<dyn Connector>>,
     attempt: Option<Attempt>,
+    reports: Option<Reports>,
+    /// Whether the host has left, where the client is not the host.
+    leaving: Option<watch::Receiver<bool>>,
+    pending_leaves: PendingLeaves,
     had: bool,
     /// What confirms the line of the server that the link is passing on.
     receipt: Receipt,
@@ -111,7 +117,7 @@ pub(crate) fn policy() -> Policy {
 enum Event {
     Server(FromServer),
     Client(FromClient),
-    Attempted(Box<Attempted>),
+    Attempted(Box<Result<Attempted, RecvError>>),
     HostLeft,
     Asked,
     /// It is time for something.
@@ -128,6 +134,9 @@ impl Driver {
             connection: None,
             connector: None,
             attempt: None,
+            reports: None,
+            leaving: None,
+            pending_leaves: PendingLeaves::default(),
             had: false,
             receipt: Receipt::none(),
             pending_leave: None,
@@ -145,6 +154,22 @@ impl Driver {
     /// The user is told this once the host has sent more than a probe.
     pub(crate) fn telling(mut self, untold: Option<Untold>) -> Self {
         self.untold.extend(untold);
+        self
+    }
+
+    /// Connections to keepers are reported so.
+    pub(crate) fn reporting(mut self, reports: Reports) -> Self {
+        self.reports = Some(reports);
+        self
+    }
+
+    /// The client is not the host, of which this says whether it has left.
+    pub(crate) fn leaving(
+        mut self,
+        leaving: watch::Receiver<bool>,
+        pending_leaves: PendingLeaves,
+    ) -> Self {
+        (self.leaving, self.pending_leaves) = (Some(leaving), pending_leaves);
         self
     }
 
@@ -166,91 +191,65 @@ impl Driver {
         self
     }
 
-    /// Carries lines between the host and a server that has a keeper. `first`: the attachment, or,
-    /// while there is none, why the host's requests are refused, if they are. Returns what the host
-    /// has said where that is not JSON-RPC, and where the rest comes from.
-    pub(crate) async fn run_kept(
+    /// Carries lines between the client and the server. `connector`: how it is reached again, if it
+    /// is. Returns what the host has said where that is not JSON-RPC, and where the rest comes from.
+    pub(crate) async fn run(
         mut self,
-        connector: Connector,
-        first: Result<Attachment, Option<String>>,
+        connector: Option<Box<dyn Connector>>,
+        start: Start,
     ) -> Option<(LineBuffer, File)> {
-        self.gives_back = true;
-        let pending_leave = connector.pending_leaves.add();
-        self.connector = Some(connector);
-        match first {
-            Ok(attachment) => self.attached(attachment, pending_leave),
-            Err(refusal) => {
+        self.connector = connector;
+        match start {
+            Start::Connected(connected, pending_leave) => {
+                self.connected(connected);
+                drop(pending_leave);
+            }
+            Start::Waiting(refusal) => {
                 refusal.into_iter().for_each(|why| self.link.refuse(&why));
                 self.link.connect(self.now());
             }
+            Start::FirstLine => self.connect_by_first_line().await?,
         }
-        self.run().await;
+        self.gives_back = self.current.is_some();
+        self.carry().await;
         self.client.into_rest().filter(|_| self.is_raw)
     }
 
-    /// Carries lines between the client and a server that has a pipe.
-    /// Returns the connection, which is over once it is dropped.
-    pub(crate) async fn run_by_pipe(mut self, pipe: Pipe) -> Option<Connection> {
-        self.connected(Connection::by_pipe(pipe));
-        self.run().await;
-        self.connection
-    }
-
-    /// Carries lines between the client and a server that has a keeper, of which there is an
-    /// attachment. `first`: what the client has said already.
-    pub(crate) async fn run_attached(
-        mut self,
-        connector: Connector,
-        attachment: Attachment,
-        pending_leave: PendingLeave,
-        first: Option<Bytes>,
-    ) {
-        self.connector = Some(connector);
-        self.attached(attachment, pending_leave);
-        if let Some(line) = first {
-            self.link.on(In::Host(line), self.now());
-        }
-        self.run().await;
-    }
-
-    /// The same where the first line decides about the way. `connector` gets it, and something whose
-    /// other end is closed once nobody wants the server any more.
-    pub(crate) async fn run_from_first_line(
-        mut self,
-        connector: impl FnOnce(Bytes, UnixStream) -> Connector,
-    ) {
-        let FromClient::Line(first) = self.client.go_on(true).await else {
-            return;
+    /// None: the client is gone. A keeper that lives and does not answer is waited for.
+    async fn connect_by_first_line(&mut self) -> Option<()> {
+        let FromClient::Line(line) = self.client.go_on(true).await else {
+            return None;
         };
-        let Ok((_present, wanted)) = UnixStream::pair() else {
-            return;
-        };
-        let attempt = attempt_waiting(connector(first.clone(), wanted));
-        let attempted = tokio::select! {
-            attempted = attempt => attempted,
-            _ = self.client.go_on(false) => return,
-        };
-        let Ok((connector, attached)) = attempted else {
-            return;
-        };
-        match attached {
-            Ok(attachment) => {
-                let pending_leave = connector.pending_leaves.add();
-                let first = Some(first);
-                self.run_attached(connector, attachment, pending_leave, first)
-                    .await;
+        let mut connector = self.connector.take()?;
+        let why = loop {
+            let hello = Hello {
+                first: Some(line.clone()),
+                initialize: None,
+            };
+            let (again, connected) = tokio::select! {
+                attempted = attempt(connector, hello) => attempted.ok()?,
+                _ = self.client.go_on(false) => return None,
+            };
+            connector = again;
+            match connected {
+                Ok(connected) => {
+                    self.connector = Some(connector);
+                    self.connected(connected);
+                    self.link.on(In::Host(line), self.now());
+                    return Some(());
+                }
+                Err(NoBackend::Stalled(_)) => {}
+                Err(why) => break why,
             }
-            Err(why) => {
-                self.stderr.print(&why);
-                self.link.refuse(&why.to_string());
-                self.link.on(In::Host(first), self.now());
-                self.link.on(In::HostGone, self.now());
-                self.run().await;
-            }
-        }
+        };
+        self.stderr.print(&why);
+        self.link.refuse(&why.to_string());
+        self.link.on(In::Host(line), self.now());
+        self.link.on(In::HostGone, self.now());
+        Some(())
     }
 
-    async fn run(&mut self) {
+    async fn carry(&mut self) {
         // When something was last said, and for how long nothing is until the keeper is asked.
         let (mut active, mut patience) = (Instant::now(), QUIET);
         let mut asking: Option<JoinHandle<()>> = None;
@@ -261,8 +260,8 @@ impl Driver {
                 began,
                 client,
                 connection,
-                connector,
                 attempt,
+                leaving,
                 pending_leave,
                 gives_back,
                 ..
@@ -281,7 +280,7 @@ impl Driver {
                 said = go_on(connection, reads_server) => Event::Server(said),
                 said = client.go_on(reads_host) => Event::Client(said),
                 attempted = attempted(attempt) => Event::Attempted(Box::new(attempted)),
-                () = host_left(connector), if pending_leave.is_some() => Event::HostLeft,
+                () = host_left(leaving), if pending_leave.is_some() => Event::HostLeft,
                 () = answered(&mut asking), if asking.is_some() => Event::Asked,
                 () = ring(&mut alarm, next) => Event::Time,
             };
@@ -320,9 +319,7 @@ impl Driver {
                         let watch = self.connection.as_ref().and_then(Connection::watch);
                         asking = watch.cloned().map(|watch| {
                             let (quiet, stderr) = (active.into_std(), self.stderr.clone());
-                            tokio::task::spawn_blocking(move || {
-                                watch.check(quiet, &|what| stderr.print(&what));
-                            })
+                            tokio::spawn(watch.check(quiet, move |what| stderr.print(&what)))
                         });
                     }
                     if is_over(idle) {
@@ -442,18 +439,20 @@ impl Driver {
             let never = In::Unreachable(Unreachable::Never(GONE));
             return self.link.on(never, self.now());
         };
-        let initialized = self.link.initialized().and_then(as_json);
-        self.attempt = Some(attempt(connector, initialized));
+        let hello = Hello {
+            first: None,
+            initialize: self.link.initialized().and_then(as_json),
+        };
+        self.attempt = Some(attempt(connector, hello));
     }
 
-    fn attempted(&mut self, attempted: Attempted) {
+    fn attempted(&mut self, attempted: Result<Attempted, RecvError>) {
         self.attempt = None;
         let why = match attempted {
-            Ok((connector, attached)) => {
-                let leaves = connector.pending_leaves.clone();
+            Ok((connector, connected)) => {
                 self.connector = Some(connector);
-                match attached {
-                    Ok(attachment) => return self.attached(attachment, leaves.add()),
+                match connected {
+                    Ok(connected) => return self.connected(connected),
                     Err(why) => why,
                 }
             }
@@ -464,24 +463,20 @@ impl Driver {
         self.link.on(unreachable, self.now());
     }
 
-    fn attached(&mut self, mut attachment: Attachment, pending_leave: PendingLeave) {
-        let Some(Connector { door, reports, .. }) = &mut self.connector else {
-            return;
+    fn connected(&mut self, connected: Connected) {
+        let connection = match connected {
+            Connected::Keeper(attachment) => self.attached(*attachment),
+            Connected::Pipe(pipe) => Ok(Connection::by_pipe(pipe)),
         };
-        if let Some(news) = door.notice() {
-            self.stderr.print(&news);
-        }
-        let again = self.had.then(|| door.reattached());
-        let report = reports(&mut attachment, again);
-        self.had = true;
-        if self.link.is_used() {
-            report();
-        } else {
-            self.untold.push(report);
-        }
-        self.pending_leave = Some(pending_leave);
-        match Connection::to_keeper(attachment, self.stderr.of_server()) {
-            Ok(connection) => self.connected(connection),
+        match connection {
+            Ok(connection) => {
+                if let Some(current) = &self.current {
+                    current.set(connection.sender().cloned());
+                }
+                self.connection = Some(connection);
+                let prefix = RequestId::mint().to_string();
+                self.link.on(In::Connected(&prefix), self.now());
+            }
             Err(error) => {
                 let why = error.to_string();
                 let passing = In::Unreachable(Unreachable::Passing(&why));
@@ -490,13 +485,22 @@ impl Driver {
         }
     }
 
-    fn connected(&mut self, connection: Connection) {
-        if let Some(current) = &self.current {
-            current.set(connection.sender().cloned());
+    fn attached(&mut self, mut attachment: Attachment) -> io::Result<Connection> {
+        if let Some(notice) = attachment.notice.take() {
+            self.stderr.print(&notice);
         }
-        self.connection = Some(connection);
-        let prefix = RequestId::mint().to_string();
-        self.link.on(In::Connected(&prefix), self.now());
+        let again = self.had.then_some(attachment.again);
+        self.had = true;
+        if let Some(reports) = &mut self.reports {
+            let report = reports(&mut attachment, again);
+            if self.link.is_used() {
+                report();
+            } else {
+                self.untold.push(report);
+            }
+        }
+        self.pending_leave = Some(self.pending_leaves.add());
+        Connection::to_keeper(attachment, self.stderr.of_server())
     }
 
     /// The keeper is told that the host leaves.
@@ -522,26 +526,21 @@ async fn go_on(connection: &mut Option<Connection>, reads: bool) -> FromServer {
     }
 }
 
-/// Begins an attempt to attach. `initialize`: what a fresh server has to hear.
-fn attempt(mut connector: Connector, initialize: Option<Json>) -> Attempt {
-    tokio::task::spawn_blocking(move || {
+/// Begins an attempt to connect.
+fn attempt(mut connector: Box<dyn Connector>, hello: Hello) -> Attempt {
+    let (mut give, given) = oneshot::channel();
+    tokio::spawn(async move {
         let until = std::time::Instant::now() + ATTACH_WAIT;
-        let attached = connector.door.attach(initialize, until);
-        (connector, attached)
-    })
+        let connected = tokio::select! {
+            connected = connector.connect(&hello, until) => connected,
+            () = give.closed() => return connector.release().await,
+        };
+        drop(give.send((connector, connected)));
+    });
+    given
 }
 
-/// The same for the first time. A keeper that lives and does not answer is waited for.
-async fn attempt_waiting(mut connector: Connector) -> Attempted {
-    loop {
-        match attempt(connector, None).await {
-            Ok((again, Err(NoBackend::Stalled(_)))) => connector = again,
-            attempted => return attempted,
-        }
-    }
-}
-
-async fn attempted(attempt: &mut Option<Attempt>) -> Attempted {
+async fn attempted(attempt: &mut Option<Attempt>) -> Result<Attempted, RecvError> {
     match attempt {
         Some(attempt) => attempt.await,
         None => std::future::pending().await,
@@ -555,6 +554,7 @@ fn unreachable<'a>(why: &NoBackend, sentence: &'a str) -> Unreachable<'a> {
         NoBackend::Stalled(_) => Unreachable::Stalled,
         NoBackend::NoSession(..)
         | NoBackend::NoProgram { .. }
+        | NoBackend::BadEntry(_)
         | NoBackend::Passing(_)
         | NoBackend::Ending(_)
         | NoBackend::Closed { .. } => Unreachable::Passing(sentence),
@@ -576,11 +576,8 @@ async fn answered(asking: &mut Option<JoinHandle<()>>) {
 }
 
 /// Waits until the host has closed its end.
-async fn host_left(connector: &mut Option<Connector>) {
-    match connector
-        .as_mut()
-        .and_then(|connector| connector.leaving.as_mut())
-    {
+async fn host_left(leaving: &mut Option<watch::Receiver<bool>>) {
+    match leaving {
         // Its sender is the front's.
         Some(leaving) => drop(leaving.wait_for(|leaving| *leaving).await),
         None => std::future::pending().await,

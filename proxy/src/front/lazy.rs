@@ -1,8 +1,6 @@
 //! The front of one server that is started at its first call. Lines go through as they are; what is
 //! answered before the server runs is `mcp_sessiond_bundle::Lazy`'s.
 
-use std::convert::Infallible;
-use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,12 +17,12 @@ use super::first_line::FOR_EVER;
 use super::pending_leaves::PendingLeaves;
 use super::probe::ProbePolicy;
 use super::stdio::{Front, close};
-use super::{FrontSetup, Way, run_with};
+use super::{FrontSetup, Instead, Way, run_with};
 use crate::memory::forbid_core_dumps;
 use crate::notices::print_claim;
 use crate::program::{LaunchEnv, Program};
-use crate::server::attach::NoBackend;
-use crate::server::kept::Door;
+use crate::server::connector::NoBackend;
+use crate::server::keeper_connector::KeeperConnector;
 use crate::server::remote::StoreUsers;
 use crate::stderr::{NamedStderr, Stderr};
 use crate::waits::Waits;
@@ -43,11 +41,11 @@ pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Wait
         LaunchEnv::default(),
         waits,
         ProbePolicy::FromMemory,
-        &Way::Instead(serve_host),
+        &Way::Instead(|begun, connector| Box::pin(serve_host(begun, connector))),
     )
 }
 
-fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infallible, NoBackend>> {
+async fn serve_host(begun: FrontSetup<'_>, connector: &mut KeeperConnector) -> Instead {
     let FrontSetup {
         options,
         claim,
@@ -58,13 +56,10 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
         input,
         lines,
     } = begun;
-    let claimed = match door.claim(Instant::now() + waits.keeper) {
+    let claimed = match connector.claim(Instant::now() + waits.keeper).await {
         Ok(claimed) => claimed,
         Err(why) => return Ok(Err(why)),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
     let (leave, leaving) = watch::channel(false);
     let (stderr, pending_leaves) = (Stderr::new()?, PendingLeaves::default());
     let common = Arc::new(BundleContext {
@@ -87,7 +82,7 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
     let backend = Arc::new(Backend::single(server(program), common));
     let handshake = lines.whole_line().and_then(introduction);
     let lazy = Lazy::new(backend.clone(), known, handshake);
-    let opened = runtime.block_on(lazy.open());
+    let opened = lazy.open().await;
     let failed = backend.first_failure();
     let pipe = match opened {
         Ok(pipe) => pipe,
@@ -96,25 +91,25 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     forbid_core_dumps();
     leaver.leaves_by(leave.clone());
-    let (loss, outcome) = (door.carried_loss(&claimed), claimed.outcome);
+    let (loss, outcome) = (connector.carried_loss(&claimed), claimed.outcome);
     let named = NamedStderr::of_one(stderr);
     let to = named.clone();
     let untold: Untold = Box::new(move || {
         print_claim(&to, loss, Some(outcome));
     });
-    let releaser = door.releaser();
+    let session_calls = connector.session();
     let driver = move |client| {
         Driver::new(client, drive::policy(), named)
             .telling(Some(untold))
-            .at_close(close(leave, Some(releaser), false, waits.stop))
+            .at_close(close(leave, Some(session_calls), false, waits.stop))
     };
     let front = Front {
         input: input.try_clone()?,
         lines: std::mem::take(lines),
         leaving,
     };
-    let close = async |_| memory.flush().await;
-    match runtime.block_on(front.carry(pipe, driver, close, pending_leaves.wait()))? {}
+    let leave = pending_leaves.wait();
+    match front.carry(pipe, driver, memory.flush(), leave).await? {}
 }
 
 fn server(program: &Program) -> Server {

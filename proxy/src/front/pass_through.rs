@@ -10,10 +10,9 @@ use super::raw::WHY;
 use crate::lines::LineBuffer;
 use crate::notices::{note_unkept, print};
 use crate::program::{LaunchEnv, Program};
-use crate::server::attach::NoBackend;
 use crate::server::child::PlainChild;
-use crate::server::kept::{Door, Stopper};
-use crate::server::without_daemon::WithoutDaemon;
+use crate::server::connector::{Connector as _, NoBackend, WithoutKeeper};
+use crate::server::keeper_connector::{KeeperConnector, SessionCalls};
 use crate::signals::GivenMask;
 
 /// The exit code where the name is in use: it may work later (EX_TEMPFAIL of sysexits.h).
@@ -22,11 +21,9 @@ const TEMPORARY: u8 = 75;
 /// Why the command may not be run for a host that has named its server, if it may not: where the name belongs
 /// to somebody else, or a kept server has it. Until this process exits, nobody else
 /// gets the name.
-/// `without` says what it may do for which there is no session.
-pub(super) fn take_name(
-    mut door: Door,
+pub(super) async fn take_name(
+    mut connector: KeeperConnector,
     wait: Duration,
-    without: impl FnOnce(&NoBackend) -> WithoutDaemon,
 ) -> Option<StartError> {
     let until = Instant::now() + wait;
     let refused = |why: String| {
@@ -35,26 +32,27 @@ pub(super) fn take_name(
             sentence: format!("{WHY}; that needs a server of its own, and {why}"),
         })
     };
-    match door.claim(until) {
+    match connector.claim(until).await {
         Ok(_) => {}
         Err(NoBackend::Taken(why)) => return refused(why),
-        Err(why) => match without(&why) {
-            WithoutDaemon::RunUnkept(lock) => {
+        Err(why) => match connector.without_keeper(&why) {
+            WithoutKeeper::RunUnkept(lock) => {
                 // Until this process exits.
                 std::mem::forget(lock);
                 return None;
             }
-            WithoutDaemon::Wait(why) | WithoutDaemon::Refuse(why) => return refused(why),
+            WithoutKeeper::Wait(why) | WithoutKeeper::Refuse(why) => return refused(why),
         },
     }
-    if let Some(why) = door.taken_without_daemon() {
+    if let Some(why) = connector.taken_without_daemon() {
         return refused(why);
     }
-    let releaser = door.releaser();
-    if !door.for_backend(None, Vec::new(), None).is_running(until) {
+    let session = connector.session();
+    let mut of_session = connector.for_backend(None, Vec::new(), None);
+    if !of_session.is_running(until).await {
         return None;
     }
-    releaser.release();
+    session.release().await;
     refused("a server of this name is kept: `mcp-sessiond stop` ends it".to_owned())
 }
 
@@ -65,7 +63,7 @@ pub(super) struct PassThrough {
     pub(super) launch_env: LaunchEnv,
     pub(super) mask: GivenMask,
     /// Ends the kept server.
-    pub(super) stopper: Stopper,
+    pub(super) session: SessionCalls,
     pub(super) leaver: Leaver,
     /// Whether the user has named the server.
     pub(super) is_named: bool,
@@ -75,7 +73,7 @@ impl PassThrough {
     /// Ends the kept server, of which the host has had nothing, runs the command as our child in its
     /// place, and ends this process as the command ends. `read` has what was read of the host.
     pub(super) fn run(self, read: &LineBuffer, input: File) -> ! {
-        if self.is_named && !self.stopper.has_lease() {
+        if self.is_named && !self.session.has_lease() {
             print(&format_args!(
                 "{WHY}; that needs a server of its own, and another host has the server of this name"
             ));
@@ -90,7 +88,7 @@ impl PassThrough {
             .enable_all()
             .build()
         {
-            runtime.block_on(self.stopper.stop());
+            runtime.block_on(self.session.stop());
         }
         let (environment, home) = &self.launch_env;
         let code = match PlainChild::start(&self.program, environment, home.as_deref(), &self.mask)

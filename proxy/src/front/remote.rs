@@ -22,9 +22,10 @@ use crate::lines::LineBuffer;
 use crate::memory::{forbid_core_dumps, give_back_once_started};
 use crate::notices::{note_unkept, print, print_claim};
 use crate::program::Program;
+use crate::server::connector::{NoBackend, connect_unkept};
 use crate::server::facts::ServerFacts;
-use crate::server::kept::Door;
-use crate::server::remote::{Connecting, ResumeStore};
+use crate::server::keeper_connector::KeeperConnector;
+use crate::server::remote::{RemoteServer, ResumeStore};
 use crate::signals::{ENDING, GivenMask};
 use crate::stderr::{NamedStderr, Stderr};
 use crate::waits::Waits;
@@ -35,7 +36,7 @@ pub fn run(
     options: &Options,
     claim: ClaimRequest,
     shown: &str,
-    connecting: Connecting,
+    server: RemoteServer,
     waits: Waits,
 ) -> ExitCode {
     let mask = GivenMask::block(&ENDING);
@@ -44,7 +45,7 @@ pub fn run(
         .build()
         .and_then(|runtime| {
             runtime.spawn(give_back_once_started());
-            serve_host(&runtime, options, claim, shown, connecting, waits, mask)
+            serve_host(&runtime, options, claim, shown, server, waits, mask)
         });
     match spoken {
         Ok(code) => code,
@@ -60,7 +61,7 @@ fn serve_host(
     options: &Options,
     mut claim: ClaimRequest,
     shown: &str,
-    connecting: Connecting,
+    server: RemoteServer,
     waits: Waits,
     mask: GivenMask,
 ) -> io::Result<ExitCode> {
@@ -77,7 +78,7 @@ fn serve_host(
         // There is no command that could get it. Each line of it is refused.
         FirstLine::Raw => None,
     };
-    let facts = ServerFacts::new(options.clone(), connecting.server().clone());
+    let facts = ServerFacts::new(options.clone(), server.digest().clone());
     let as_known = ProbePolicy::AsKnown;
     let known = || facts.clone();
     let opening = probe::answer(client, as_known, &known, &mut input, &mut lines);
@@ -93,15 +94,17 @@ fn serve_host(
         arguments: Vec::new(),
         title: None,
     };
-    let claimed = Door::new(options.clone(), claim, program, mask, waits).and_then(|mut door| {
-        door.claim(Instant::now() + waits.keeper)
-            .map(|claimed| (door, claimed))
+    let claimed = runtime.block_on(async {
+        let keeper = KeeperConnector::new(options.clone(), claim, program, mask, waits);
+        let mut connector = keeper?;
+        let claimed = connector.claim(Instant::now() + waits.keeper).await?;
+        Ok::<_, NoBackend>((connector, claimed))
     });
     let stderr = Stderr::new()?;
     let named = NamedStderr::of_one(stderr.clone());
-    let (lease, releaser, untold) = match claimed {
-        Ok((door, claimed)) => {
-            let (to, loss) = (named.clone(), door.carried_loss(&claimed));
+    let (lease, session_calls, untold) = match claimed {
+        Ok((connector, claimed)) => {
+            let (to, loss) = (named.clone(), connector.carried_loss(&claimed));
             let Claimed {
                 session,
                 epoch,
@@ -112,7 +115,7 @@ fn serve_host(
                 print_claim(&to, loss, Some(outcome));
             });
             let lease = LeaseRef { session, epoch };
-            (Some(lease), Some(door.releaser()), Some(untold))
+            (Some(lease), Some(connector.session()), Some(untold))
         }
         Err(why) => {
             print(&format_args!(
@@ -131,10 +134,11 @@ fn serve_host(
         leaving,
     };
     runtime.block_on(async {
-        let pipe = match connecting.connect(store.anew()).await {
+        let mut connector = server.connector(store);
+        let pipe = match connect_unkept(&mut *connector).await {
             Ok(pipe) => pipe,
             Err(why) => {
-                print(&format_args!("{shown}: {}", why.message));
+                print(&format_args!("{shown}: {why}"));
                 return Ok(ExitCode::from(FAILED));
             }
         };
@@ -146,9 +150,11 @@ fn serve_host(
             Driver::new(client, policy, named)
                 .learning(Probing::new(facts))
                 .telling(untold)
-                .at_close(close(leave, releaser, true, waits.stop))
+                .at_close(close(leave, session_calls, true, waits.stop))
         };
-        let leave = std::future::ready(());
-        match front.carry(pipe, driver, async |_| {}, leave).await? {}
+        let nothing = std::future::ready(());
+        match front
+            .carry(pipe, driver, connector.release(), nothing)
+            .await? {}
     })
 }

@@ -7,8 +7,8 @@ use mcp_sessiond_client::{ClaimRequest, Options};
 use super::first_line::FOR_EVER;
 use super::probe::ProbePolicy;
 use super::{Way, run_with};
-use crate::server::attach::Attaching;
-use crate::server::kept::Door;
+use crate::server::connector::Connector;
+use crate::server::keeper_connector::KeeperConnector;
 use crate::server::shared::connector::SharedConnector;
 use crate::server::shared::{Looking, Shared};
 use crate::waits::Waits;
@@ -31,10 +31,10 @@ pub fn run(
     // A server of the host's own belongs to the entry as it is written: one that was edited is
     // another server.
     let own = shared.own_name();
-    let way = move |first, door: Door, mask| {
-        let door = door.named(own.clone());
-        let way = SharedConnector::new(shared.clone(), looking.clone(), first, mask, door);
-        Box::new(way) as Box<dyn Attaching>
+    let way = move |own_server: KeeperConnector, mask| {
+        let own_server = own_server.named(own.clone());
+        let way = SharedConnector::new(shared.clone(), looking.clone(), mask, own_server);
+        Box::new(way) as Box<dyn Connector>
     };
     let way = Way::Through(Box::new(way));
     let probes = ProbePolicy::Refused;

@@ -10,13 +10,13 @@ use mcp_sessiond_bundle::Pipe;
 use tokio::sync::watch;
 
 use super::client::Client;
-use super::drive::Driver;
+use super::drive::{Driver, Start};
 use super::input_end::{InputEnd, exit_within, wait_until_unread};
 use super::leave::LAST_WORDS;
 use crate::closed;
-use crate::connection::Connection;
 use crate::lines::LineBuffer;
-use crate::server::kept::Releaser;
+use crate::server::connector::Connected;
+use crate::server::keeper_connector::SessionCalls;
 use crate::signals::{die_of, note_signal, when_told_to_end};
 
 /// A front that has a runtime, and what its host has said already.
@@ -38,7 +38,7 @@ impl Front {
         self,
         pipe: Pipe,
         driver: impl FnOnce(Client) -> Driver,
-        close: impl AsyncFnOnce(Option<Connection>),
+        close: impl Future<Output = ()>,
         leave: impl Future<Output = ()>,
     ) -> io::Result<Infallible> {
         let Self {
@@ -50,8 +50,9 @@ impl Front {
         let until_unread = output.try_clone()?;
         let client = Client::host(input, output, lines)?;
         let carried = async {
-            let connection = driver(client).run_by_pipe(pipe).await;
-            close(connection).await;
+            let start = Start::Connected(Connected::Pipe(pipe), None);
+            driver(client).run(None, start).await;
+            close.await;
         };
         let gone = async {
             // Its sender is the front's.
@@ -72,7 +73,7 @@ impl Front {
 /// within `stop`. `marks`: where there is no keeper that could tell the daemon.
 pub(crate) fn close(
     leave: watch::Sender<bool>,
-    releaser: Option<Releaser>,
+    session: Option<SessionCalls>,
     marks: bool,
     stop: Duration,
 ) -> impl FnOnce(bool) + Send + 'static {
@@ -86,13 +87,9 @@ pub(crate) fn close(
             Ok(output) => drop(timer.spawn(move || exit_within(&output.into(), stop))),
             Err(_) => std::process::exit(0),
         }
-        if let Some(releaser) = releaser {
+        if let Some(session) = session {
             // A daemon that hangs must not delay our exit.
-            drop(
-                std::thread::Builder::new()
-                    .name("release".into())
-                    .spawn(move || releaser.release()),
-            );
+            tokio::spawn(session.release());
         }
     }
 }

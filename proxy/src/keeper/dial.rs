@@ -1,20 +1,22 @@
 //! The client's side of a keeper's socket: what a front, `debug` and `status` do before anything
 //! else is said.
 
-use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_process::{self as process, PinnedProcess};
-use mcp_sessiond_proto::backends::frame::{CHUNK, Frame, FrameBuffer, Kind, frame};
+use mcp_sessiond_proto::backends::frame::{CHUNK, FrameBuffer, Kind, frame};
 use mcp_sessiond_proto::backends::{
     KeeperReply, KeeperRequest, OLDEST_KEEPER_VERSION, RELAYED_MAX,
 };
-use mcp_sessiond_proto::hello::{Hello, HelloError, greet_blocking};
+use mcp_sessiond_proto::hello::{Hello, HelloError, greet_as, greet_blocking};
 use mcp_sessiond_proto::{KeeperName, paths};
 use socket2::{Domain, SockAddr, Socket, Type};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::{sleep, timeout_at};
 
 pub use super::dial_error::DialError;
 use super::silence::{LOOK, Silence, stalled_sentence};
@@ -25,6 +27,9 @@ const ANSWER_WAIT: Duration = Duration::from_secs(4);
 
 /// The pause before a keeper is asked again that has no descriptor free.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
+
+/// The pause before another attempt to get into the queue of a keeper's socket, which is full.
+const QUEUE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Bytes by which a message may have grown when the host's own ids are put back into it.
 pub(crate) const MARGIN: usize = 64 * 1024;
@@ -40,25 +45,7 @@ pub struct Dialled {
     pub reply: KeeperReply,
 }
 
-/// The same, with less patience where `until` comes before.
-///
-/// # Errors
-/// [`DialError`].
-pub fn dial_until(
-    socket: &Path,
-    request: &KeeperRequest,
-    until: Instant,
-) -> Result<Dialled, DialError> {
-    let left = until.saturating_duration_since(Instant::now());
-    // A socket takes no patience of nothing.
-    dial_for(
-        socket,
-        request,
-        left.clamp(Duration::from_millis(1), ANSWER_WAIT),
-    )
-}
-
-/// Connects and asks, in the keeper's own version of the protocol if that is an older one.
+/// Connects and asks, in the keeper's own version of the protocol if that is an older one. Blocks.
 ///
 /// # Errors
 /// [`DialError`].
@@ -75,60 +62,69 @@ pub fn dial_for(
     request: &KeeperRequest,
     patience: Duration,
 ) -> Result<Dialled, DialError> {
-    in_its_version(|version| {
-        let stream = connected(socket, patience)?;
-        ask(stream, request, version, patience, &mut |_| {
-            Err(DialError::Silent)
-        })
-    })
+    let ask = |version| ask_blocking(socket, request, version, patience);
+    let asked = ask(super::version());
+    older_version(&asked).map_or(asked, ask)
 }
 
-/// The same for a keeper that is waited for: as long as it can't answer or has not hung, but no
-/// longer than `until`. `on_look` is called whenever its process was looked at.
+/// The same in a task, for a keeper that is waited for: as long as it can't answer or has not hung,
+/// but no longer than `until`. `on_look` is called whenever its process was looked at. Dropped before its
+/// end, it leaves nothing but a request that the keeper may have read.
 ///
 /// # Errors
 /// [`DialError`]; [`DialError::Stalled`], [`DialError::Silent`] and [`DialError::Busy`] say that the
 /// keeper lives, and is to be asked again.
-pub fn dial_waiting(
+pub async fn dial_waiting(
     directory: &Path,
     request: &KeeperRequest,
     until: Instant,
     silence: &mut Silence,
-    on_look: &mut dyn FnMut(&mut Silence),
+    mut on_look: impl FnMut(&mut Silence),
 ) -> Result<Dialled, DialError> {
     let socket = paths::keeper_socket(directory, silence.keeper());
     silence.resume();
-    in_its_version(|version| {
-        let left = until.saturating_duration_since(Instant::now());
-        // A socket takes no patience of nothing.
-        let stream = connected(&socket, left.max(Duration::from_millis(1)))?;
-        let dialled = ask(stream, request, version, LOOK, &mut |stream| {
-            silence.look(directory, stream)?;
+    let mut ask_waiting = async |version| {
+        // It takes a moment also where the time is over.
+        let patience = until.max(Instant::now() + LOOK);
+        let connected = timeout_at(patience.into(), connect(&socket)).await;
+        let stream = connected.unwrap_or(Err(io::ErrorKind::TimedOut.into()))?;
+        let looked_at = stream.as_fd().try_clone_to_owned()?;
+        let mut asking = std::pin::pin!(ask(stream, request, version));
+        let asked = loop {
+            tokio::select! {
+                biased;
+                asked = &mut asking => break asked,
+                () = sleep(LOOK) => {}
+            }
+            silence.look(directory, &looked_at)?;
             on_look(silence);
             if Instant::now() >= until {
                 return Err(silence.given_up());
             }
-            Ok(())
-        });
-        if matches!(dialled, Ok(_) | Err(DialError::Busy)) {
+        };
+        if matches!(asked, Ok(_) | Err(DialError::Busy)) {
             silence.answered();
         }
-        dialled
-    })
+        asked
+    };
+    let asked = ask_waiting(super::version()).await;
+    match older_version(&asked) {
+        Some(version) => ask_waiting(version).await,
+        None => asked,
+    }
 }
 
 /// Asks a keeper whether it does its work, and waits until it has answered. Nothing has come from it
 /// since `quiet`. While it is stalled, its user, who calls its server so, is told by `print`, once.
-/// Blocks.
 ///
 /// # Errors
 /// [`DialError::Hung`]; and the others where it is gone, or does not let this process in.
-pub(crate) fn ping(
+pub(crate) async fn ping(
     directory: &Path,
     keeper: KeeperName,
     server: &str,
     quiet: Instant,
-    print: &dyn Fn(&str),
+    print: impl Fn(&str),
 ) -> Result<(), DialError> {
     let mut silence = Silence::since(keeper, quiet);
     loop {
@@ -137,31 +133,30 @@ pub(crate) fn ping(
             &KeeperRequest::Ping {},
             Instant::now() + ANSWER_WAIT,
             &mut silence,
-            &mut |silence| {
+            |silence| {
                 if let Some(pid) = silence.notice() {
                     print(&stalled_sentence(server, pid, &pid));
                 }
             },
         );
-        match asked {
+        match asked.await {
             Err(DialError::Stalled(_) | DialError::Silent) => {}
-            Err(DialError::Busy) => std::thread::sleep(BUSY_PAUSE),
+            Err(DialError::Busy) => sleep(BUSY_PAUSE).await,
             asked => return asked.map(drop),
         }
     }
 }
 
-fn in_its_version(
-    mut dial: impl FnMut(u16) -> Result<Dialled, DialError>,
-) -> Result<Dialled, DialError> {
-    let newest = super::version();
-    match dial(newest) {
+/// The version in which a keeper is to be asked again that has refused ours, if it speaks one that
+/// we do.
+fn older_version(asked: &Result<Dialled, DialError>) -> Option<u16> {
+    match asked {
         Err(DialError::Hello(HelloError::Version { theirs, .. }))
-            if (OLDEST_KEEPER_VERSION..newest).contains(&theirs) =>
+            if (OLDEST_KEEPER_VERSION..super::version()).contains(theirs) =>
         {
-            dial(theirs)
+            Some(*theirs)
         }
-        dialled => dialled,
+        _ => None,
     }
 }
 
@@ -178,6 +173,16 @@ pub fn connected(socket: &Path, patience: Duration) -> io::Result<UnixStream> {
     Ok(OwnedFd::from(connecting).into())
 }
 
+/// The same in a task, which waits for a place in the listener's queue.
+async fn connect(socket: &Path) -> io::Result<tokio::net::UnixStream> {
+    loop {
+        match tokio::net::UnixStream::connect(socket).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(QUEUE_PAUSE).await,
+            connected => return connected,
+        }
+    }
+}
+
 /// The process that listens on a keeper's socket, whether it answers or not.
 ///
 /// # Errors
@@ -192,110 +197,95 @@ pub fn keeper_of(directory: &Path, keeper: KeeperName) -> Result<PinnedProcess, 
     )?)
 }
 
-/// What is done while a keeper is silent: it is waited for, or given up.
-type OnSilence<'a> = dyn FnMut(&UnixStream) -> Result<(), DialError> + 'a;
+/// Greets and asks.
+async fn ask(
+    mut stream: tokio::net::UnixStream,
+    request: &KeeperRequest,
+    version: u16,
+) -> Result<Dialled, DialError> {
+    greet_as(&mut stream, &Hello::keeper(version))
+        .await
+        .map_err(of_hello)?;
+    stream.write_all(&frame_of(request)?).await?;
+    let mut frames = unread();
+    let reply = loop {
+        if let Some(reply) = reply_in(&mut frames)? {
+            break reply;
+        }
+        if stream.read_buf(frames.room()).await? == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+    };
+    let stream = stream.into_std()?;
+    Ok(Dialled {
+        stream,
+        frames,
+        reply,
+    })
+}
 
-/// Greets and asks. `on_silence` is called whenever the keeper was silent for `patience`.
-fn ask(
-    stream: UnixStream,
+/// The same, and connects, with this much patience for each step.
+fn ask_blocking(
+    socket: &Path,
     request: &KeeperRequest,
     version: u16,
     patience: Duration,
-    on_silence: &mut OnSilence<'_>,
 ) -> Result<Dialled, DialError> {
+    let mut stream = connected(socket, patience)?;
     stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
-    let mut waited = Waited {
-        stream: &stream,
-        on_silence,
-        given_up: None,
+    greet_blocking(&mut stream, &Hello::keeper(version)).map_err(of_hello)?;
+    stream.write_all(&frame_of(request)?)?;
+    let mut frames = unread();
+    let mut chunk = vec![0; CHUNK];
+    let reply = loop {
+        if let Some(reply) = reply_in(&mut frames)? {
+            break reply;
+        }
+        match stream.read(&mut chunk) {
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            Ok(read) => frames.room().extend_from_slice(&chunk[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
     };
-    let request = serde_json::to_vec(request).map_err(io::Error::other)?;
-    let asked = greet_blocking(&mut waited, &Hello::keeper(version))
-        .map_err(|error| match error {
-            HelloError::Io(error) => error.into(),
-            HelloError::Busy => DialError::Busy,
-            error => DialError::Hello(error),
-        })
-        .and_then(|_| Ok(waited.write_all(&frame(Kind::Request, 0, &request))?))
-        .and_then(|()| first_frame(&mut waited));
-    let (reply, frames) = asked.map_err(|error| waited.given_up.take().unwrap_or(error))?;
     stream.set_read_timeout(None)?;
     stream.set_write_timeout(None)?;
-    match serde_json::from_slice(reply.bytes()).map_err(|_| DialError::Answer)? {
-        KeeperReply::Refused(error) => Err(DialError::Refused(error)),
-        reply => Ok(Dialled {
-            stream,
-            frames,
-            reply,
-        }),
+    Ok(Dialled {
+        stream,
+        frames,
+        reply,
+    })
+}
+
+fn of_hello(error: HelloError) -> DialError {
+    match error {
+        HelloError::Io(error) => error.into(),
+        HelloError::Busy => DialError::Busy,
+        error => DialError::Hello(error),
     }
 }
 
-/// What a keeper answers, and what was read behind that.
-fn first_frame(stream: &mut impl Read) -> Result<(Frame, FrameBuffer), DialError> {
-    // With the host's own ids a message may be a little longer.
-    let mut frames = FrameBuffer::with_line_max(RELAYED_MAX + MARGIN);
-    let mut chunk = vec![0; CHUNK];
-    loop {
-        match frames.next_frame() {
-            Ok(Some(reply)) if reply.kind == Kind::Reply => return Ok((reply, frames)),
-            Ok(None) => {}
-            Ok(Some(_)) | Err(_) => return Err(DialError::Answer),
-        }
-        match stream.read(&mut chunk)? {
-            0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-            read => frames.room().extend_from_slice(&chunk[..read]),
-        }
-    }
+fn frame_of(request: &KeeperRequest) -> io::Result<Vec<u8>> {
+    let request = serde_json::to_vec(request).map_err(io::Error::other)?;
+    Ok(frame(Kind::Request, 0, &request))
 }
 
-/// A connection whose silence is waited for, or given up.
-struct Waited<'a, 'b> {
-    stream: &'a UnixStream,
-    on_silence: &'a mut OnSilence<'b>,
-    given_up: Option<DialError>,
+/// What will be read of a keeper. With the host's own ids a message may be a little longer.
+fn unread() -> FrameBuffer {
+    FrameBuffer::with_line_max(RELAYED_MAX + MARGIN)
 }
 
-impl Waited<'_, '_> {
-    fn wait<T>(&mut self, mut attempt: impl FnMut(&UnixStream) -> io::Result<T>) -> io::Result<T> {
-        loop {
-            let error = match attempt(self.stream) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => error,
-                done => return done,
-            };
-            if !matches!(
-                error.kind(),
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-            ) {
-                return Err(error);
-            }
-            if let Err(why) = (self.on_silence)(self.stream) {
-                self.given_up = Some(why);
-                return Err(error);
+/// What a keeper answers, once it was read.
+fn reply_in(frames: &mut FrameBuffer) -> Result<Option<KeeperReply>, DialError> {
+    match frames.next_frame() {
+        Ok(Some(reply)) if reply.kind == Kind::Reply => {
+            match serde_json::from_slice(reply.bytes()).map_err(|_| DialError::Answer)? {
+                KeeperReply::Refused(error) => Err(DialError::Refused(error)),
+                reply => Ok(Some(reply)),
             }
         }
-    }
-}
-
-impl Read for Waited<'_, '_> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.wait(|mut stream| stream.read(bytes))
-    }
-}
-
-impl Write for Waited<'_, '_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.wait(|mut stream| stream.write(bytes)) {
-            // It has refused and hung up, before it was asked. Its answer is there to be read.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(bytes.len()),
-            written => written,
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        Ok(None) => Ok(None),
+        Ok(Some(_)) | Err(_) => Err(DialError::Answer),
     }
 }
 
@@ -323,8 +313,8 @@ mod tests {
             waiting.push(next);
         }
         assert!(!waiting.is_empty(), "its queue has had room");
-        let until = Instant::now() + Duration::from_millis(50);
-        let dialled = dial_until(&path, &KeeperRequest::Status {}, until);
+        let patience = Duration::from_millis(50);
+        let dialled = dial_for(&path, &KeeperRequest::Status {}, patience);
         // macOS says at once that there is no room.
         assert!(
             matches!(dialled, Err(DialError::Silent)) || cfg!(target_os = "macos"),

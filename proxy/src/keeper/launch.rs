@@ -5,7 +5,6 @@
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, BufReader, Write as _};
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -13,9 +12,10 @@ use std::time::{Duration, Instant};
 use mcp_sessiond_process::{self as process, Health, HealthWatch, PinnedProcess, executable};
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::{BackendName, Epoch, KeeperName, ServiceName, SessionId};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe::Receiver;
+use tokio::time::timeout_at;
 
 use crate::program::Program;
 use crate::signals::GivenMask;
@@ -48,14 +48,8 @@ pub enum Report {
 }
 
 impl Report {
-    /// What the process on the other end of this pipe reports.
-    ///
-    /// # Errors
-    /// When it ended without a report.
-    pub fn read(from: impl io::Read) -> io::Result<Self> {
-        let mut line = String::new();
-        BufReader::new(from).read_line(&mut line)?;
-        serde_json::from_str(&line)
+    fn read(line: &[u8]) -> io::Result<Self> {
+        serde_json::from_slice(line)
             .map_err(|_| io::Error::other("the keeper ended before it had said anything"))
     }
 
@@ -154,13 +148,11 @@ pub struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Starts a keeper, and waits until it has registered and started the backend; longer than
-    /// `until` while it works, or gets no processor time to do so.
+    /// Starts a keeper. To be called in a runtime.
     ///
     /// # Errors
-    /// When the keeper could not be started, ended without a report, or has sent none by `until` and
-    /// only waits.
-    pub fn start(&self, mask: &GivenMask, until: Instant) -> io::Result<Report> {
+    /// When it could not be started.
+    pub fn start(&self, mask: &GivenMask) -> io::Result<Starting> {
         let mut command = Command::new(self.binary);
         command.arg("keep").args(self.of.options());
         command.args(["--wait-ms", &self.wait.as_millis().to_string()]);
@@ -199,15 +191,70 @@ impl Launch<'_> {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
-        let mut keeper = mask.while_in_force(|| command.spawn())?;
-        let report = report_while_it_works(&mut keeper, until);
-        if report.is_err() {
-            // It may hang. A keeper to which no front attaches ends by itself.
-            let _ = keeper.kill();
+        let mut starter = mask.while_in_force(|| command.spawn())?;
+        let output = starter.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let output = Receiver::from_owned_fd(output.into())?;
+        Ok(Starting {
+            starter,
+            output,
+            read: Vec::new(),
+        })
+    }
+}
+
+/// A keeper that is being started. Dropped before its report, it is on its own; one to which no front
+/// attaches ends by itself.
+#[derive(Debug)]
+pub struct Starting {
+    /// It starts the keeper, passes its report on, and exits.
+    starter: Child,
+    output: Receiver,
+    /// What was read of the report.
+    read: Vec<u8>,
+}
+
+impl Starting {
+    /// Waits until the keeper has registered and started the backend; longer than `until` while it
+    /// works, or gets no processor time to do so. Dropped before its end, it may be called again.
+    ///
+    /// # Errors
+    /// When the keeper ended without a report, or has sent none by `until` and only waits.
+    pub async fn report(&mut self, until: Instant) -> io::Result<Report> {
+        let (mut until, mut watch, mut idle) = (until, None, Duration::ZERO);
+        loop {
+            match timeout_at(until.into(), self.output.read_buf(&mut self.read)).await {
+                Ok(read) => {
+                    if read? > 0 {
+                        continue;
+                    }
+                    return Report::read(&self.read);
+                }
+                Err(_) if idle >= IDLE_MAX => {
+                    let late = "it did not start in time";
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, late));
+                }
+                Err(_) => {}
+            }
+            // The starter only waits for the keeper that it has started.
+            let watch = watch.get_or_insert_with(|| {
+                let starter = PinnedProcess::open(self.starter.id()).ok()?;
+                let keeper = process::children_of(&starter).ok()?.pop();
+                Some(HealthWatch::new(keeper.unwrap_or(starter)))
+            });
+            match watch.as_mut().map(HealthWatch::look) {
+                Some(Health::Working | Health::Stalled) => {}
+                Some(Health::Idle | Health::Gone) | None => idle += LOOK,
+            }
+            until = Instant::now() + LOOK;
         }
-        // It passes the report on and exits.
-        let _ = keeper.wait();
-        report
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        // It has exited, or hangs.
+        let _ = self.starter.kill();
+        let _ = self.starter.wait();
     }
 }
 
@@ -233,71 +280,10 @@ fn start(arguments: Vec<OsString>) -> io::Result<Report> {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()?;
-    report_of(&mut keeper, None)
-}
-
-/// Reads the report of a keeper that is being started. After `until` it is looked at what the keeper
-/// does.
-fn report_while_it_works(starter: &mut Child, until: Instant) -> io::Result<Report> {
-    let Some(output) = starter.stdout.take() else {
-        return Err(io::Error::other("its standard output is not a pipe"));
-    };
-    let mut waited = wait_for(&output, until);
-    let (mut watch, mut idle) = (None, Duration::ZERO);
-    while let Err(error) = &waited
-        && error.kind() == io::ErrorKind::TimedOut
-        && idle < IDLE_MAX
-    {
-        waited = wait_for(&output, Instant::now() + LOOK);
-        // The starter only waits for the keeper that it has started.
-        let watch = watch.get_or_insert_with(|| {
-            let starter = PinnedProcess::open(starter.id()).ok()?;
-            let keeper = process::children_of(&starter).ok()?.pop();
-            Some(HealthWatch::new(keeper.unwrap_or(starter)))
-        });
-        match watch.as_mut().map(HealthWatch::look) {
-            Some(Health::Working | Health::Stalled) => {}
-            Some(Health::Idle | Health::Gone) | None => idle += LOOK,
-        }
-    }
-    waited?;
-    Report::read(output)
-}
-
-/// Reads the report of this process from its standard output, which is a pipe.
-///
-/// # Errors
-/// When it ended without a report, or has sent none by then.
-pub fn report_of(keeper: &mut Child, until: Option<Instant>) -> io::Result<Report> {
-    let Some(output) = keeper.stdout.take() else {
-        return Err(io::Error::other("its standard output is not a pipe"));
-    };
-    if let Some(until) = until {
-        wait_for(&output, until)?;
-    }
-    Report::read(output)
-}
-
-/// Waits until the pipe is readable. A report is written in one piece.
-fn wait_for(output: &impl AsFd, until: Instant) -> io::Result<()> {
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let patience = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        match poll(
-            &mut [PollFd::new(output.as_fd(), PollFlags::POLLIN)],
-            patience,
-        ) {
-            Ok(0) if left.is_zero() => {
-                return Err(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    "it did not start in time",
-                ));
-            }
-            Ok(0) | Err(Errno::EINTR) => {}
-            Ok(_) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let output = keeper.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line)?;
+    Report::read(line.as_bytes())
 }
 
 /// Closes the pipe to the process that started this one.

@@ -2,7 +2,7 @@
 //! stopped or gets no processor time, is waited for as long as its front has a host. A keeper that
 //! could answer, and has not for [`HUNG_AFTER`], hangs; the daemon ends it.
 
-use std::os::unix::net::UnixStream;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -96,7 +96,7 @@ impl Silence {
     ///
     /// # Errors
     /// [`DialError::Hung`], [`DialError::Gone`], or [`DialError::Unidentified`].
-    pub(super) fn look(&mut self, directory: &Path, to: &UnixStream) -> Result<(), DialError> {
+    pub(super) fn look(&mut self, directory: &Path, to: &impl AsFd) -> Result<(), DialError> {
         let watch = match &mut self.watch {
             Some(watch) => watch,
             none => {

@@ -1,8 +1,8 @@
 //! A server as a child of this process: what is left where there can be no keeper.
 //!
 //! [`PlainChild`] is the command in our standard output and standard error: this process carries
-//! the host's bytes to it, hands signals on, and exits as it does. [`start`] gives the pipe of one
-//! of several.
+//! the host's bytes to it, hands signals on, and exits as it does. [`ChildConnector`] reaches one of
+//! several.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,10 +10,11 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, TrackedLine, WAITING};
+use futures::future::{BoxFuture, ready};
+use mcp_sessiond_bundle::{End, Pipe, TrackedLine, WAITING};
 use mcp_sessiond_jsonrpc::Oversized;
 use nix::poll::PollFlags;
 use nix::sys::signal::{Signal, kill};
@@ -23,6 +24,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
+use super::connector::{Connected, Connector, Hello, NoBackend};
 use crate::lines::{CHUNK, Line, LineBuffer, Lines, is_transient};
 use crate::program::Program;
 use crate::signals::{GivenMask, die_of};
@@ -121,38 +123,63 @@ fn forward(read: &[u8], mut input: File, mut to: process::ChildStdin) {
     }
 }
 
-/// Starts a program.
-///
-/// # Errors
-/// [`FailureCode::NotFound`]: there is no such program, or none that may be run.
-pub fn start(
-    program: &Program,
-    environment: &[(OsString, OsString)],
-    home: Option<PathBuf>,
-    mask: &GivenMask,
-) -> Result<Pipe, Failure> {
-    let mut command = Command::new(&program.name);
-    command
-        .args(&program.arguments)
-        .envs(environment.iter().map(|(name, value)| (name, value)));
-    if let Some(home) = home {
-        command.current_dir(home);
+/// Starts a command as a child, each time that it connects.
+#[derive(Debug)]
+pub struct ChildConnector {
+    /// The command.
+    pub program: Program,
+    /// Variables that it gets in addition to those of this process.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Where it runs; none: where this process does.
+    pub home: Option<PathBuf>,
+    /// The signal mask that it gets.
+    pub mask: GivenMask,
+}
+
+impl Connector for ChildConnector {
+    fn connect<'a>(
+        &'a mut self,
+        _: &'a Hello,
+        _: Instant,
+    ) -> BoxFuture<'a, Result<Connected, NoBackend>> {
+        Box::pin(ready(self.start().map(Connected::Pipe)))
     }
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true);
-    let started = mask.while_in_force(|| command.spawn());
-    let mut child =
-        started.map_err(|error| Failure::new(FailureCode::NotFound, program.not_run(&error).1))?;
-    let no_pipe = || {
-        Failure::new(
-            FailureCode::NotStarted,
-            "its standard streams are not pipes",
-        )
-    };
-    let input = child.stdin.take().ok_or_else(no_pipe)?;
-    let output = child.stdout.take().ok_or_else(no_pipe)?;
+
+    /// It ends with its pipe.
+    fn release(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(ready(()))
+    }
+}
+
+impl ChildConnector {
+    fn start(&self) -> Result<Pipe, NoBackend> {
+        let mut command = Command::new(&self.program.name);
+        command
+            .args(&self.program.arguments)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(home) = &self.home {
+            command.current_dir(home);
+        }
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = self
+            .mask
+            .while_in_force(|| command.spawn())
+            .map_err(|error| {
+                let (code, sentence) = self.program.not_run(&error);
+                NoBackend::NoProgram { code, sentence }
+            })?;
+        let no_pipe = || NoBackend::Passing("its standard streams are not pipes".to_owned());
+        let input = child.stdin.take().ok_or_else(no_pipe)?;
+        let output = child.stdout.take().ok_or_else(no_pipe)?;
+        Ok(carried(child, input, output))
+    }
+}
+
+/// The pipe to a child.
+fn carried(child: Child, input: ChildStdin, output: ChildStdout) -> Pipe {
     // Whoever sends is to see what waits.
     let (to, wanted) = mpsc::channel(1);
     let (said, from) = mpsc::channel(WAITING);
@@ -181,7 +208,7 @@ pub fn start(
             let _ = is_gone.await;
         })
     });
-    Ok(Pipe { to, from, end })
+    Pipe { to, from, end }
 }
 
 /// Carries lines to the child until the bundle hangs up, or the child is to end. Fails where the
@@ -277,8 +304,13 @@ mod tests {
             arguments,
             title: None,
         };
-        let mask = GivenMask::block(&[]);
-        let mut pipe = start(&program, &[], None, &mask).expect("a shell");
+        let connector = ChildConnector {
+            program,
+            environment: Vec::new(),
+            home: None,
+            mask: GivenMask::block(&[]),
+        };
+        let mut pipe = connector.start().expect("a shell");
         let mut next = async || {
             let line = pipe.from.recv().await.expect("a line").line;
             let line: serde_json::Value = serde_json::from_slice(&line).expect("JSON");

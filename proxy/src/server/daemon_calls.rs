@@ -1,6 +1,5 @@
-//! What a front asks the daemon from threads of its own, other than to find its backend.
+//! What a front asks the daemon, other than to find its backend.
 
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,20 +13,20 @@ use mcp_sessiond_proto::{BackendName, LossId};
 const STOP_WAIT: Duration = Duration::from_secs(75);
 
 /// How long a release may take: nobody waits for it.
-const RELEASE_WAIT: Duration = Duration::from_secs(5);
+pub(super) const RELEASE_WAIT: Duration = Duration::from_secs(5);
 
 /// The lease that a front has, if any.
 pub(super) type Lease = Arc<Mutex<Option<LeaseRef>>>;
 
-/// Ends one of several backends of a session.
+/// What is asked about a session, and one of its backends.
 #[derive(Debug, Clone)]
-pub struct Stopper {
+pub struct SessionCalls {
     options: Options,
     lease: Lease,
     backend: Option<BackendName>,
 }
 
-impl Stopper {
+impl SessionCalls {
     pub(super) fn new(options: Options, lease: Lease, backend: Option<BackendName>) -> Self {
         Self {
             options,
@@ -44,7 +43,7 @@ impl Stopper {
             .is_some()
     }
 
-    /// Ends it, and waits until it is gone: it may hold a port or a lock. Without a keeper there is
+    /// Ends the backend, and waits until it is gone: it may hold a port or a lock. Without a keeper there is
     /// nothing to be ended.
     pub async fn stop(self) {
         let Some((control, LeaseRef { session, epoch })) = self.begin(StopReason::Asked).await
@@ -67,6 +66,23 @@ impl Stopper {
     /// Has the daemon end it, for this reason. It may not be gone yet when this returns.
     pub(super) async fn stop_for(self, why: StopReason) {
         drop(self.begin(why).await);
+    }
+
+    /// Gives the lease up, for the next front: this one only waits for answers. Where the daemon can't
+    /// be told, it is told by our exit.
+    pub async fn release(self) {
+        let lease = self
+            .lease
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(lease) = lease else { return };
+        let control = Control::new(self.options.timeout(RELEASE_WAIT));
+        let released = control.call(|connection, context| {
+            let lease = lease.clone();
+            async move { connection.release(context, lease).await }
+        });
+        drop(released.await);
     }
 
     /// None where there is no session, or the daemon was not told.
@@ -97,7 +113,10 @@ impl Stopper {
 /// Tells the daemon that a user was told of a loss. If it can't be told, the next claim carries the
 /// loss once more.
 pub(super) fn loss_told(options: Options, lease: LeaseRef, loss: LossId) {
-    let Ok(runtime) = Runtime::new() else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let Ok(runtime) = runtime else { return };
     let request = LossToldRequest {
         session: lease.session,
         epoch: lease.epoch,
@@ -109,64 +128,4 @@ pub(super) fn loss_told(options: Options, lease: LeaseRef, loss: LossId) {
         async move { connection.loss_told(context, request).await }
     });
     drop(runtime.block_on(told));
-}
-
-/// Gives the lease up, for the next front: this one only waits for answers.
-#[derive(Debug)]
-pub struct Releaser {
-    options: Options,
-    lease: Lease,
-}
-
-impl Releaser {
-    pub(super) fn new(options: Options, lease: Lease) -> Self {
-        Self { options, lease }
-    }
-
-    /// Where the daemon can't be told, it is told by our exit.
-    pub fn release(self) {
-        let Some(lease) = self
-            .lease
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-        else {
-            return;
-        };
-        let Ok(runtime) = Runtime::new() else { return };
-        let control = Control::new(self.options.timeout(RELEASE_WAIT));
-        let released = control.call(|connection, context| {
-            let lease = lease.clone();
-            async move { connection.release(context, lease).await }
-        });
-        drop(runtime.block_on(released));
-    }
-}
-
-/// What drives the calls of a thread that waits for them. It may be dropped by a task of another
-/// runtime.
-#[derive(Debug)]
-pub(super) struct Runtime(Option<tokio::runtime::Runtime>);
-
-impl Runtime {
-    pub(super) fn new() -> io::Result<Self> {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map(Some)
-            .map(Self)
-    }
-
-    pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {
-        // It is there until it is dropped.
-        self.0.as_ref().expect("a runtime").block_on(future)
-    }
-}
-
-impl Drop for Runtime {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mcp_sessiond_proto::KeeperName;
 use mcp_sessiond_proto::backends::StopReason;
 
-use super::daemon_calls::{Runtime, Stopper};
+use super::daemon_calls::SessionCalls;
 use crate::keeper::dial::{DialError, ping};
 
 /// How long nothing comes until a keeper is asked, and the longest time between two questions; each
@@ -22,25 +22,24 @@ pub(crate) struct KeeperWatch {
     pub(super) keeper: KeeperName,
     /// What the user calls its server.
     pub(super) server: String,
-    pub(super) stopper: Stopper,
+    pub(super) session: SessionCalls,
 }
 
 impl KeeperWatch {
     /// Asks the keeper, from which nothing has come since `quiet`, and waits until it has answered,
     /// or is gone. While it is stalled, its user is told so by `print`, once. The daemon ends a
-    /// keeper that hangs. Blocks.
-    pub(crate) fn check(&self, quiet: Instant, print: &dyn Fn(&str)) {
-        let asked = ping(&self.directory, self.keeper, &self.server, quiet, print);
+    /// keeper that hangs.
+    pub(crate) async fn check(self, quiet: Instant, print: impl Fn(&str)) {
+        let Self {
+            directory,
+            keeper,
+            server,
+            session,
+        } = self;
+        let asked = ping(&directory, keeper, &server, quiet, print).await;
         // Otherwise it has answered, or its connection to the front says what became of it.
         if let Err(DialError::Hung) = asked {
-            self.end();
-        }
-    }
-
-    fn end(&self) {
-        let stopper = self.stopper.clone();
-        if let Ok(runtime) = Runtime::new() {
-            runtime.block_on(stopper.stop_for(StopReason::KeeperHung(self.keeper)));
+            session.stop_for(StopReason::KeeperHung(keeper)).await;
         }
     }
 }

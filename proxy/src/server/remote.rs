@@ -5,50 +5,46 @@ mod resume_store;
 
 use std::collections::BTreeMap;
 
-use futures::future::BoxFuture;
-use mcp_sessiond_bundle::{Failure, Pipe};
 use mcp_sessiond_proto::facts::ServerDigest;
 
+use super::connector::Connector;
 use super::facts::digest_of_remote;
 
 pub use self::resume_store::{ResumeStore, StoreUsers};
 
-/// Connects to a server elsewhere.
-pub struct Connecting {
-    connect: Box<dyn FnOnce(ResumeStore) -> BoxFuture<'static, Result<Pipe, Failure>> + Send>,
-    server: ServerDigest,
+/// A server elsewhere, and how to connect to it.
+pub struct RemoteServer {
+    connector: Box<dyn FnOnce(ResumeStore) -> Box<dyn Connector> + Send>,
+    digest: ServerDigest,
 }
 
-impl Connecting {
-    /// What is called for it, in a tokio runtime. The server is known by its address and by what is
-    /// sent with each request.
+impl RemoteServer {
+    /// What connects to it, in a tokio runtime, is made of where it stores what the next connection
+    /// needs to go on. The server is known by its address and by what is sent with each request.
     pub fn new(
         address: &str,
         headers: &BTreeMap<String, String>,
-        connect: impl FnOnce(ResumeStore) -> BoxFuture<'static, Result<Pipe, Failure>> + Send + 'static,
+        connector: impl FnOnce(ResumeStore) -> Box<dyn Connector> + Send + 'static,
     ) -> Self {
         Self {
-            connect: Box::new(connect),
-            server: digest_of_remote(address, headers),
+            connector: Box::new(connector),
+            digest: digest_of_remote(address, headers),
         }
     }
 
     /// Identifies the server, for what is known of it.
-    pub(crate) fn server(&self) -> &ServerDigest {
-        &self.server
+    pub(crate) fn digest(&self) -> &ServerDigest {
+        &self.digest
     }
 
-    /// Connects, and stores what the next connection needs to go on.
-    ///
-    /// # Errors
-    /// [`Failure`]: what was wrong.
-    pub async fn connect(self, store: ResumeStore) -> Result<Pipe, Failure> {
-        (self.connect)(store).await
+    /// What connects to it.
+    pub fn connector(self, store: ResumeStore) -> Box<dyn Connector> {
+        (self.connector)(store)
     }
 }
 
-impl std::fmt::Debug for Connecting {
+impl std::fmt::Debug for RemoteServer {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Connecting")
+        formatter.write_str("RemoteServer")
     }
 }

@@ -487,14 +487,18 @@ impl Service {
                 environment: &command.environment,
                 home: command.home.as_deref(),
             };
-            launch.start(mask, until)
+            launch.start(mask)
         });
         let passing = |error: &dyn std::fmt::Display| {
             NoBackend::Passing(format!("no keeper could be started: {error}"))
         };
-        match started
+        let mut starting = started
             .await
             .map_err(|error| passing(&error))?
+            .map_err(|error| passing(&error))?;
+        match starting
+            .report(until)
+            .await
             .map_err(|error| passing(&error))?
         {
             Report::Ready(keeper) => Ok(keeper),

@@ -15,6 +15,7 @@ use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::hello::{Codec, Hello, HelloError, greet_blocking};
 use mcp_sessiond_proto::{KeeperName, Label, paths};
 
+use super::connector::{NameLock, WithoutKeeper};
 use crate::keeper::dial::{Dialled, connected, dial_for, keeper_of};
 use crate::program::Program;
 
@@ -23,22 +24,6 @@ const HELLO_WAIT: Duration = Duration::from_secs(1);
 
 /// How long a keeper may take to say whose its server is.
 const STATUS_WAIT: Duration = Duration::from_millis(500);
-
-/// What a front may do.
-#[derive(Debug)]
-pub(crate) enum WithoutDaemon {
-    /// Run the server without keeping it. The name that it has is this process's until this is
-    /// dropped.
-    RunUnkept(Option<NameLock>),
-    /// Hold what the host asks until the daemon answers, and why.
-    Wait(String),
-    /// Refuse what the host asks until the daemon answers, and why.
-    Refuse(String),
-}
-
-/// A name under which this process runs a server that is not kept.
-#[derive(Debug)]
-pub(crate) struct NameLock(#[expect(dead_code, reason = "it is held, and not used")] ListenerLock);
 
 /// Whether there is a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,16 +39,16 @@ pub(crate) fn decide(
     claim: &ClaimRequest,
     program: &Program,
     home: Option<&Path>,
-) -> WithoutDaemon {
+) -> WithoutKeeper {
     let daemon = daemon_of(directory);
     match &claim.named {
         // It holds the name's lease, or has heard why it does not.
-        Some(_) if daemon == Daemon::Answers => WithoutDaemon::RunUnkept(None),
+        Some(_) if daemon == Daemon::Answers => WithoutKeeper::RunUnkept(None),
         Some(named) => decide_named(directory, &named.name, daemon),
-        None if daemon != Daemon::Hangs => WithoutDaemon::RunUnkept(None),
+        None if daemon != Daemon::Hangs => WithoutKeeper::RunUnkept(None),
         None => match keepers(directory).find(|keeper| fits(directory, *keeper, program, home)) {
-            Some(keeper) => WithoutDaemon::Wait(kept_sentence(directory, keeper)),
-            None => WithoutDaemon::RunUnkept(None),
+            Some(keeper) => WithoutKeeper::Wait(kept_sentence(directory, keeper)),
+            None => WithoutKeeper::RunUnkept(None),
         },
     }
 }
@@ -87,10 +72,10 @@ pub(crate) fn list_waits(directory: &Path) -> Option<String> {
     Some(kept_sentence(directory, keeper))
 }
 
-fn decide_named(directory: &Path, name: &Label, daemon: Daemon) -> WithoutDaemon {
+fn decide_named(directory: &Path, name: &Label, daemon: Daemon) -> WithoutKeeper {
     let shown = name.as_str();
     if daemon == Daemon::Hangs {
-        return WithoutDaemon::Refuse(format!(
+        return WithoutKeeper::Refuse(format!(
             "the daemon does not answer, so mcp-sessiond can't tell whether another process has `{shown}`; it keeps asking; `mcp-sessiond doctor` says more"
         ));
     }
@@ -99,13 +84,13 @@ fn decide_named(directory: &Path, name: &Label, daemon: Daemon) -> WithoutDaemon
     let lock = match ListenerLock::take(&name_locks(directory), number(name)) {
         Ok(lock) => NameLock(lock),
         Err(error) if is_held(&error) => {
-            return WithoutDaemon::Refuse(
+            return WithoutKeeper::Refuse(
                 taken(directory, name)
                     .unwrap_or_else(|| format!("another process runs `{shown}` without a daemon")),
             );
         }
         // Where nothing can be locked, nobody else could.
-        Err(_) => return WithoutDaemon::RunUnkept(None),
+        Err(_) => return WithoutKeeper::RunUnkept(None),
     };
     let kept = keepers(directory).find_map(|keeper| {
         let process = keeper_of(directory, keeper).ok()?;
@@ -116,10 +101,10 @@ fn decide_named(directory: &Path, name: &Label, daemon: Daemon) -> WithoutDaemon
         is_its.then(|| process.id().pid)
     });
     match kept {
-        Some(pid) => WithoutDaemon::Refuse(format!(
+        Some(pid) => WithoutKeeper::Refuse(format!(
             "`{shown}` is kept by process {pid}, and can't be reached without a daemon; the wrapper keeps trying; `mcp-sessiond doctor` says why no daemon runs"
         )),
-        None => WithoutDaemon::RunUnkept(Some(lock)),
+        None => WithoutKeeper::RunUnkept(Some(lock)),
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Option<ExitCode>, StartError>
     let Kind::Http { url, headers } = kind else {
         return without(arguments);
     };
-    let connecting = remote::connecting(&name, &url, &headers)
+    let server = remote::server(&name, &url, &headers)
         .map_err(|why| wrong(format!("{name}: {}", why.message)))?;
     let of_entry = || servers::resume_of(servers::named(&arguments.command)?);
     let claim = ClaimRequest {
@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Option<ExitCode>, StartError>
         &options,
         claim,
         &name,
-        connecting,
+        server,
         front_waits(&load_or_default()),
     )))
 }

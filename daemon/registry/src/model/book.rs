@@ -282,10 +282,10 @@ impl Book {
                 let words = self.words.get(keeper).copied();
                 changed.push((
                     *number,
-                    if stopped {
-                        Some(Loss::Stopped)
-                    } else {
-                        words.unwrap_or(Some(Loss::Killed))
+                    match words {
+                        Some(None) => None,
+                        _ if stopped => Some(Loss::Stopped),
+                        words => words.unwrap_or(Some(Loss::Killed)),
                     },
                     of,
                 ));

@@ -343,6 +343,23 @@ fn a_backend_that_is_lost_while_nobody_is_attached_is_told_to_the_next_front() {
     assert_eq!(bench.claim(2).because, Some(Loss::Stopped));
 }
 
+/// Its front has given up before it has attached.
+#[test]
+fn a_keeper_that_no_front_has_attached_to_is_ended_and_nothing_is_lost() {
+    let mut bench = Bench::new();
+    let lease = bench.kept(1, 50, KEY);
+    let mut end = |keeper| {
+        bench
+            .registry
+            .end_unattached(&lease.session, KeeperName(keeper))
+    };
+    assert_eq!(end(51), Err(Error::UnknownBackend));
+    end(50).expect("it is there");
+    bench.exit(&[1]);
+    bench.exit(&[50]);
+    assert_eq!(bench.claim(2).because, None);
+}
+
 #[test]
 fn what_takes_the_place_of_another_waits_until_nothing_is_left_of_it() {
     let mut bench = Bench::new();

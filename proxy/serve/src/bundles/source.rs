@@ -14,6 +14,7 @@ use mcp_sessiond_client::SessionId;
 use mcp_sessiond_jsonrpc::message::Line;
 use mcp_sessiond_proxy::front::bundle::{Launch, Server};
 use mcp_sessiond_proxy::id_prefix::with_id_prefix;
+use mcp_sessiond_proxy::server::connector::connect_unkept;
 use mcp_sessiond_proxy::server::remote::ResumeStore;
 use mcp_sessiond_proxy::server::service::{Backend, Command, NoBackend, Running};
 use tokio::runtime::Handle;
@@ -294,8 +295,9 @@ impl Source for KeeperSource {
                         let (environment, home) = shared.launch_env();
                         (shared.program(), environment, home)
                     }
-                    Launch::Remote(connecting) => {
-                        let pipe = connecting.connect(self.store.anew()).await?;
+                    Launch::Remote(server) => {
+                        let mut remote = server.connector(self.store.clone());
+                        let pipe = connect_unkept(&mut *remote).await?;
                         return Ok(self.remote(pipe));
                     }
                 };

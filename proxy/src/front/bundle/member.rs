@@ -16,16 +16,18 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{Launch, Server};
 use crate::front::client::Client;
 use crate::front::connection_report::{ToldByClaim, reports};
-use crate::front::drive::{self, Connector, Driver};
+use crate::front::drive::{self, Driver, Start};
 use crate::front::pending_leaves::{PendingLeave, PendingLeaves};
 use crate::id_prefix::with_id_prefix;
-use crate::program::Program;
-use crate::server::attach::{Attaching, Attachment, NoBackend, attach_first_waiting};
-use crate::server::child;
-use crate::server::kept::Door;
+use crate::program::{LaunchEnv, Program};
+use crate::server::child::ChildConnector;
+use crate::server::connector::{
+    Connected, Connector, Hello, NoBackend, connect_first_waiting, connect_unkept,
+};
+use crate::server::keeper_connector::{KeeperConnector, SessionCalls};
 use crate::server::remote::{ResumeStore, StoreUsers};
-use crate::server::shared::Looking;
 use crate::server::shared::connector::SharedConnector;
+use crate::server::shared::{Looking, Shared};
 use crate::signals::{GivenMask, ending_signal};
 use crate::stderr::{NamedStderr, Stderr};
 use crate::waits::Waits;
@@ -157,12 +159,6 @@ impl Backend {
             shares_host,
             ..drive::policy()
         };
-        let driver = Driver::new(client, policy, self.stderr());
-        (driver, Pipe { to, from, end })
-    }
-
-    /// What is made of a way to its keeper.
-    fn connector(&self) -> impl FnOnce(Box<dyn Attaching>) -> Connector + Send + 'static {
         let BundleContext {
             lost,
             lost_members,
@@ -177,14 +173,58 @@ impl Backend {
             is_told: own.is_some_and(|own| lost_members.contains(&own)),
             losses: claimed_losses.clone(),
         };
-        let reports = reports(self.stderr(), Some(told));
-        let (leaving, pending_leaves) = (Some(leaving.clone()), pending_leaves.clone());
-        move |door| Connector {
-            door,
-            reports,
-            leaving,
-            pending_leaves,
-        }
+        let driver = Driver::new(client, policy, self.stderr())
+            .reporting(reports(self.stderr(), Some(told)))
+            .leaving(leaving.clone(), pending_leaves.clone());
+        (driver, Pipe { to, from, end })
+    }
+
+    /// The way to its keeper. `name`: see [`Self::keeper_name`].
+    fn to_keeper(
+        &self,
+        name: Option<BackendName>,
+        program: Program,
+        (environment, home): LaunchEnv,
+    ) -> Result<KeeperConnector, NoBackend> {
+        let BundleContext {
+            options,
+            claim,
+            mask,
+            waits,
+            ..
+        } = &*self.common;
+        let connector =
+            KeeperConnector::new(options.clone(), claim.clone(), program, *mask, *waits)?;
+        Ok(connector.for_backend(name, environment, home))
+    }
+
+    /// A shared server, or one of this host's own in its place: that depends on the first line.
+    fn open_shared(&self, shared: Shared, own: KeeperConnector) -> Pipe {
+        let session = own.session();
+        let (driver, pipe) = self.driver(End::new(|| Box::pin(session.stop())));
+        let launch = self.server.launch.clone();
+        let looking = Looking::new(move || match launch() {
+            Ok(Launch::Shared(shared)) => Ok(shared),
+            Ok(_) => Err("it is no longer shared".to_owned()),
+            Err(failure) => Err(failure.message),
+        });
+        let connector = SharedConnector::new(shared, looking, self.common.mask, own);
+        tokio::spawn(driver.run(Some(Box::new(connector)), Start::FirstLine));
+        pipe
+    }
+
+    async fn open_kept(&self, connector: KeeperConnector) -> Result<Pipe, Failure> {
+        let session = connector.session();
+        let opening = opened(connector, self.common.clone());
+        let mut opened = opening
+            .await
+            .map_err(|_| not_started())?
+            .map_err(|why| self.not_opened(why))?;
+        let (connector, connected, pending_leave) = opened.parts.take().ok_or_else(not_started)?;
+        let (driver, pipe) = self.driver(End::new(|| Box::pin(session.stop())));
+        let start = Start::Connected(connected, Some(pending_leave));
+        tokio::spawn(driver.run(Some(connector), start));
+        Ok(pipe)
     }
 
     fn not_opened(&self, why: NoBackend) -> Failure {
@@ -202,11 +242,12 @@ impl Backend {
                 *said = sentence;
             }
         }
-        match why {
-            NoBackend::NoProgram { sentence, .. } => Failure::not_found(sentence),
-            why => Failure::new(FailureCode::NotStarted, why.to_string()),
-        }
+        why.into()
     }
+}
+
+fn not_started() -> Failure {
+    Failure::new(FailureCode::NotStarted, "it was not started")
 }
 
 impl Source for Backend {
@@ -216,95 +257,39 @@ impl Source for Backend {
 
     fn open(&self) -> BoxFuture<'_, Result<Pipe, Failure>> {
         Box::pin(async {
-            let (launch, common) = (self.server.launch.clone(), self.common.clone());
-            let (program, environment, home, shared) = match blocking(move || launch()).await?? {
+            let launch = self.server.launch.clone();
+            let (program, launch_env, shared) = match blocking(move || launch()).await?? {
                 Launch::Program {
                     program,
                     environment,
                     home,
-                } => (program, environment, home, None),
-                Launch::Shared(shared) => {
-                    let (environment, home) = shared.launch_env();
-                    (shared.program(), environment, home, Some(shared))
-                }
-                Launch::Remote(connecting) => {
-                    return connecting
-                        .connect(self.store.anew())
-                        .await
-                        .map(with_id_prefix);
+                } => (program, (environment, home), None),
+                Launch::Shared(shared) => (shared.program(), shared.launch_env(), Some(shared)),
+                Launch::Remote(server) => {
+                    let mut remote = server.connector(self.store.clone());
+                    return connect_unkept(&mut *remote).await.map(with_id_prefix);
                 }
             };
-            if let Some(why) = &common.unkept {
+            if let Some(why) = &self.common.unkept {
                 let name = &self.server.name;
-                common
+                self.common
                     .stderr
                     .print(&format_args!("{name}: {why}; it is run without being kept"));
-                return child::start(&program, &environment, home, &common.mask)
-                    .map(with_id_prefix);
-            }
-            let name = self.keeper_name()?;
-            let own = common.clone();
-            let door = move || {
-                let BundleContext {
-                    options,
-                    claim,
-                    mask,
-                    waits,
-                    ..
-                } = &*own;
-                let door = Door::new(options.clone(), claim.clone(), program, *mask, *waits)?;
-                Ok(door.for_backend(name, environment, home))
-            };
-            if let Some(shared) = shared {
-                let door = blocking(door).await?.map_err(|why| self.not_opened(why))?;
-                let end = End::new({
-                    let stopper = door.stopper();
-                    || Box::pin(stopper.stop())
-                });
-                let (driver, pipe) = self.driver(end);
-                let launch = self.server.launch.clone();
-                let looking = Looking::new(move || match launch() {
-                    Ok(Launch::Shared(shared)) => Ok(shared),
-                    Ok(_) => Err("it is no longer shared".to_owned()),
-                    Err(failure) => Err(failure.message),
-                });
-                let (connector, mask) = (self.connector(), common.mask);
-                let way = move |first, wanted| {
-                    let way = SharedConnector::new(shared, looking, first, mask, door);
-                    connector(Box::new(way.while_wanted(wanted)))
+                let (environment, home) = launch_env;
+                let mut child = ChildConnector {
+                    program,
+                    environment,
+                    home,
+                    mask: self.common.mask,
                 };
-                tokio::spawn(driver.run_from_first_line(way));
-                return Ok(pipe);
+                return connect_unkept(&mut child).await.map(with_id_prefix);
             }
-            let waits = common.waits;
-            let opened = blocking(move || {
-                let mut door = door()?;
-                attach_first_waiting(&mut door, waits).map(|attachment| (door, attachment))
-            });
-            // A task of its own, which comes to its end also where nobody waits for it any more.
-            let (give, given) = oneshot::channel();
-            let pending_leave = common.pending_leaves.add();
-            tokio::spawn(async move {
-                let opened = opened.await;
-                let both = |(door, attachment)| Some((door, attachment, pending_leave));
-                drop(give.send(opened.map(|opened| {
-                    opened.map(|it| OpenGuard {
-                        both: both(it),
-                        common,
-                    })
-                })));
-            });
-            let lost = || Failure::new(FailureCode::NotStarted, "it was not started");
-            let mut opened = given
-                .await
-                .map_err(|_| lost())??
-                .map_err(|why| self.not_opened(why))?;
-            let (door, attachment, pending_leave) = opened.both.take().ok_or_else(lost)?;
-            let stopper = door.stopper();
-            let (driver, pipe) = self.driver(End::new(|| Box::pin(stopper.stop())));
-            let connector = self.connector()(Box::new(door));
-            tokio::spawn(driver.run_attached(connector, attachment, pending_leave, None));
-            Ok(pipe)
+            let connector = self.to_keeper(self.keeper_name()?, program, launch_env);
+            let connector = connector.map_err(|why| self.not_opened(why))?;
+            match shared {
+                Some(shared) => Ok(self.open_shared(shared, connector)),
+                None => self.open_kept(connector).await,
+            }
         })
     }
 
@@ -313,46 +298,73 @@ impl Source for Backend {
             let (Ok(name), None) = (self.keeper_name(), &self.common.unkept) else {
                 return false;
             };
-            let common = self.common.clone();
             // Nothing is started by this, so it need not be known what.
             let program = Program {
                 name: OsString::new(),
                 arguments: Vec::new(),
                 title: None,
             };
-            let looked = blocking(move || {
-                let BundleContext {
-                    options,
-                    claim,
-                    mask,
-                    waits,
-                    ..
-                } = &*common;
-                let door = Door::new(options.clone(), claim.clone(), program, *mask, *waits);
-                let until = Instant::now() + waits.keeper;
-                door.is_ok_and(|door| door.for_backend(name, Vec::new(), None).is_running(until))
-            });
-            looked.await.unwrap_or(false)
+            let until = Instant::now() + self.common.waits.keeper;
+            match self.to_keeper(name, program, LaunchEnv::default()) {
+                Ok(mut connector) => connector.is_running(until).await,
+                Err(_) => false,
+            }
         })
     }
+}
+
+/// Connects for the first time, in a task. Where nobody waits for it any more, the server is ended;
+/// where the host has left, it waits for the next one as the others do.
+fn opened(
+    mut connector: KeeperConnector,
+    common: Arc<BundleContext>,
+) -> oneshot::Receiver<Result<OpenGuard, NoBackend>> {
+    let (mut give, given) = oneshot::channel();
+    let pending_leave = common.pending_leaves.add();
+    tokio::spawn(async move {
+        let hello = Hello::default();
+        let unwanted = async {
+            give.closed().await;
+            if *common.leaving.borrow() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let connected = tokio::select! {
+            connected = connect_first_waiting(&mut connector, &hello, common.waits) => connected,
+            () = unwanted => {
+                connector.release().await;
+                return connector.session().stop().await;
+            }
+        };
+        let session = connector.session();
+        let opened = connected.map(|connected| OpenGuard {
+            parts: Some((Box::new(connector), connected, pending_leave)),
+            session,
+            common,
+        });
+        drop(give.send(opened));
+    });
+    given
 }
 
 /// What was opened. If nobody takes it, the server is ended; where the host has left, it waits for
 /// the next one as the others do.
 struct OpenGuard {
-    both: Option<(Door, Attachment, PendingLeave)>,
+    parts: Option<(Box<dyn Connector>, Connected, PendingLeave)>,
+    session: SessionCalls,
     common: Arc<BundleContext>,
 }
 
 impl Drop for OpenGuard {
     fn drop(&mut self) {
-        let Some((door, attachment, _pending_leave)) = self.both.take() else {
+        let Some((_, connected, _pending_leave)) = self.parts.take() else {
             return;
         };
-        if *self.common.leaving.borrow() {
-            attachment.sender.leave(ending_signal());
-        } else {
-            tokio::spawn(door.stopper().stop());
+        match connected {
+            Connected::Keeper(attachment) if *self.common.leaving.borrow() => {
+                attachment.sender.leave(ending_signal());
+            }
+            _ => drop(tokio::spawn(self.session.clone().stop())),
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::keeper::dial::{DialError, Dialled, dial_waiting, ping};
 use crate::keeper::silence::{Silence, stalled_sentence};
 use crate::lines::Line;
 use crate::notices::print;
-use crate::server::kept::{QUIET, QUIET_MAX};
+use crate::server::keeper_connector::{QUIET, QUIET_MAX};
 use crate::socket::{self, SocketWriter};
 use crate::stderr::ServerStderr;
 
@@ -298,8 +298,8 @@ impl Link {
     /// Asks the keeper whether it lives.
     fn ping(&self, quiet: Instant) -> JoinHandle<Result<(), DialError>> {
         let (directory, keeper) = (self.address.directory.clone(), self.address.keeper);
-        tokio::task::spawn_blocking(move || {
-            ping(&directory, keeper, "a server", quiet, &|what| print(&what))
+        tokio::spawn(async move {
+            ping(&directory, keeper, "a server", quiet, |what| print(&what)).await
         })
     }
 
@@ -435,7 +435,6 @@ impl Connection {
     ) -> Result<(Self, Attached), DialError> {
         let KeeperAddress {
             directory,
-            keeper,
             service,
             session,
             epoch,
@@ -451,20 +450,12 @@ impl Connection {
             lost: None,
         };
         let request = KeeperRequest::Attach(attach);
-        let mut kept = std::mem::replace(silence, Silence::of(keeper));
-        let dialling = tokio::task::spawn_blocking(move || {
-            let notice = &mut |silence: &mut Silence| {
-                if let Some(pid) = silence.notice() {
-                    print(&stalled_sentence("a server", pid, &pid));
-                }
-            };
-            let dialled = dial_waiting(&directory, &request, until, &mut kept, notice);
-            (dialled, kept)
-        });
-        let (dialled, kept) = dialling
-            .await
-            .map_err(|error| DialError::Io(io::Error::other(error)))?;
-        *silence = kept;
+        let notice = |silence: &mut Silence| {
+            if let Some(pid) = silence.notice() {
+                print(&stalled_sentence("a server", pid, &pid));
+            }
+        };
+        let dialled = dial_waiting(&directory, &request, until, silence, notice).await;
         let Dialled {
             stream,
             frames,

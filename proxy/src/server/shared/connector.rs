@@ -1,31 +1,32 @@
 //! A front's way to a shared server: it joins the keeper, or starts it. A host that can't share gets
 //! a server of its own.
 
-use std::io::{self, Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mcp_sessiond_client::{Outcome, SessionId};
+use futures::future::BoxFuture;
+use mcp_sessiond_client::Outcome;
 use mcp_sessiond_process::{self as process, Health, HealthWatch, executable};
-use mcp_sessiond_proto::backends::frame::{CHUNK, FrameBuffer, Kind, frame};
+use mcp_sessiond_proto::backends::frame::{FrameBuffer, Kind};
 use mcp_sessiond_proto::backends::{Join, KeeperReply, KeeperRequest};
-use mcp_sessiond_proto::{Json, KeeperName, paths};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use mcp_sessiond_proto::paths;
+use tokio::time::sleep;
 
 use super::{Looking, Shared, VARIABLES};
-use crate::frames::FrameSender;
+use crate::frames::{FrameSender, Frames, PendingLines};
 use crate::keeper::dial::{DialError, Dialled, dial_waiting};
 use crate::keeper::launch::{BackendOf, Launch, Report};
 use crate::keeper::silence::{NOTICE_AFTER, Silence, stalled_sentence};
-use crate::memory::while_dumpable;
+use crate::memory::Dumpable;
 use crate::notices::print;
-use crate::server::attach::{Attaching, Attachment, KEEPER_REPLACED, NoBackend};
-use crate::server::kept::Door;
+use crate::server::connector::{Attachment, Connected, Connector, Hello, NoBackend, WithoutKeeper};
+use crate::server::keeper_connector::{KeeperConnector, KeeperWatch};
 use crate::signals::GivenMask;
+use crate::socket::SocketReader;
 use crate::waits::{ATTACH_WAIT, PAUSE};
 
 /// What its user calls the server.
@@ -45,8 +46,8 @@ const START_PAUSE: Duration = Duration::from_millis(250);
 /// once.
 const FIRST: Duration = Duration::from_secs(20);
 
-/// How often it is looked whether a keeper is stopped that does not answer, in ms.
-const LOOK: u8 = 250;
+/// How often it is looked whether a keeper is stopped that does not answer.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// How often a host that comes again is told to come later, before it gets a server of its own: a
 /// quarter of a minute, with the pauses that fronts make.
@@ -63,7 +64,7 @@ pub struct SharedConnector {
     first: Bytes,
     mask: GivenMask,
     /// The way to a server of its own.
-    door: Door,
+    own_server: KeeperConnector,
     /// Why that is the one, if it is.
     own: Option<String>,
     /// How often it was told to come later, one after the other.
@@ -72,8 +73,6 @@ pub struct SharedConnector {
     told: bool,
     /// The keeper that was asked last, in vain so far.
     silence: Option<Silence>,
-    /// Nobody waits for the server any more once the other end of this is closed.
-    wanted: Option<UnixStream>,
 }
 
 /// What comes of asking for a place.
@@ -86,41 +85,30 @@ enum Answer {
 }
 
 impl SharedConnector {
-    /// `first` is the host's first line; `door` leads to the same program, where the host gets a
-    /// server of its own.
+    /// `own_server` leads to the same program, where the host gets a server of its own.
     pub fn new(
         shared: Shared,
         looking: Looking,
-        first: Bytes,
         mask: GivenMask,
-        door: Door,
+        own_server: KeeperConnector,
     ) -> Self {
         Self {
             shared,
             looking,
             had: false,
-            first,
+            first: Bytes::new(),
             mask,
-            door,
+            own_server,
             own: None,
             refusals: 0,
             told: false,
             silence: None,
-            wanted: None,
         }
     }
 
-    /// It is given up once the other end of this is closed.
-    pub fn while_wanted(self, wanted: UnixStream) -> Self {
-        Self {
-            wanted: Some(wanted),
-            ..self
-        }
-    }
-
-    fn attach_shared(
+    async fn attach_shared(
         &mut self,
-        line: &[u8],
+        line: &Bytes,
         again: bool,
         mut until: Instant,
     ) -> Result<Answer, NoBackend> {
@@ -132,20 +120,20 @@ impl SharedConnector {
         let mut is_awake = false;
         let mut started: Option<Instant> = None;
         loop {
-            match self.join(&directory, line, again, until)? {
+            match self.join(&directory, line, again, until).await? {
                 Answer::Absent => {}
                 answer => return Ok(answer),
             }
             if !is_awake {
                 // Not by the keeper: a daemon that it starts would have its variables, and no
                 // directory is there without one.
-                self.door.wake_daemon()?;
+                self.own_server.wake_daemon().await?;
                 is_awake = true;
             }
             let mut why = "it did not start in time".to_owned();
             if started.is_none_or(|at| at.elapsed() >= START_PAUSE) {
                 started = Some(Instant::now());
-                match self.start(began + START)? {
+                match self.start(began + START).await? {
                     Report::Ready(_) => {
                         pause = PAUSE;
                         // So far it was the server's time.
@@ -163,17 +151,17 @@ impl SharedConnector {
             if began.elapsed() >= START {
                 return Err(passing(&why));
             }
-            std::thread::sleep(pause);
+            sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
-    /// Asks the keeper for a place, and waits for its answer as long as somebody is there: the server
-    /// may take its time. The keeper itself has to answer by `until`.
-    fn join(
+    /// Asks the keeper for a place, and waits for its answer without limit: the server may take its
+    /// time. The keeper itself has to answer by `until`.
+    async fn join(
         &mut self,
         directory: &Path,
-        line: &[u8],
+        line: &Bytes,
         again: bool,
         until: Instant,
     ) -> Result<Answer, NoBackend> {
@@ -186,19 +174,21 @@ impl SharedConnector {
             again,
         });
         let silence = self.silence.get_or_insert_with(|| Silence::of(keeper));
-        let notice = &mut |silence: &mut Silence| {
+        let notice = |silence: &mut Silence| {
             if let Some(pid) = silence.notice() {
                 print(&stalled_sentence(SERVER, pid, &pid));
             }
         };
-        let why = match dial_waiting(directory, &request, until, silence, notice) {
+        let why = match dial_waiting(directory, &request, until, silence, notice).await {
             Ok(Dialled {
                 stream,
                 frames,
                 reply: KeeperReply::Joining { session },
             }) => {
                 self.silence = None;
-                return self.await_place(stream, frames, line, keeper, session, directory);
+                let watch = self.own_server.watch_of(directory, keeper, SERVER, session);
+                let joined = joined(stream, frames, line.clone(), watch).await;
+                return Ok(joined.unwrap_or(Answer::Absent));
             }
             Ok(_) => DialError::Answer,
             Err(why) => why,
@@ -211,7 +201,7 @@ impl SharedConnector {
             _ => self.silence = None,
         }
         match why {
-            DialError::Hung => Err(self.door.end_hung(keeper)),
+            DialError::Hung => Err(self.own_server.end_hung(keeper).await),
             DialError::Hello(_) | DialError::Answer | DialError::Refused(_) => Ok(Answer::Own(
                 "another server or another version has its socket".to_owned(),
             )),
@@ -219,110 +209,19 @@ impl SharedConnector {
         }
     }
 
-    /// Sends the host's first message, and waits until the keeper says what becomes of it.
-    fn await_place(
-        &self,
-        mut stream: UnixStream,
-        mut frames: FrameBuffer,
-        line: &[u8],
-        keeper: KeeperName,
-        session: SessionId,
-        directory: &Path,
-    ) -> Result<Answer, NoBackend> {
-        if stream.write_all(&frame(Kind::Line, 0, line)).is_err() {
-            return Ok(Answer::Absent);
-        }
-        let mut chunk = vec![0; CHUNK];
-        let reply = loop {
-            match frames.next_frame() {
-                Ok(None) => {}
-                Ok(Some(said)) if said.kind == Kind::Reply => break said,
-                Ok(Some(_)) | Err(_) => return Ok(Answer::Absent),
-            }
-            if !self.wait_for(&stream) {
-                return Err(NoBackend::Passing(format!("{SERVER}: the host is gone")));
-            }
-            match stream.read(&mut chunk) {
-                Ok(read @ 1..) => frames.room().extend_from_slice(&chunk[..read]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // It ends, or was killed.
-                Ok(0) | Err(_) => return Ok(Answer::Absent),
-            }
-        };
-        let attached = match serde_json::from_slice(reply.bytes()) {
-            Ok(KeeperReply::Attached(attached)) => attached,
-            Ok(KeeperReply::Own { why }) => return Ok(Answer::Own(why)),
-            Ok(KeeperReply::Later { why }) => return Ok(Answer::Later(why)),
-            _ => return Ok(Answer::Absent),
-        };
-        let passing = |error: io::Error| NoBackend::Passing(format!("{SERVER}: {error}"));
-        Ok(Answer::Attached(Box::new(Attachment {
-            sender: Arc::new(FrameSender::new(stream.try_clone().map_err(passing)?)),
-            reader: stream,
-            frames,
-            attached,
-            outcome: Outcome::Held,
-            loss: None,
-            differing: Vec::new(),
-            watch: Some(self.door.watch_of(directory, keeper, SERVER, session)),
-        })))
-    }
-
-    /// Waits until the keeper has said something. False: nobody waits for that any more.
-    fn wait_for(&self, stream: &UnixStream) -> bool {
-        let output = io::stdout();
-        let mut awaited = vec![
-            PollFd::new(stream.as_fd(), PollFlags::POLLIN),
-            // Errors and hang-ups are told without being asked for.
-            PollFd::new(output.as_fd(), PollFlags::empty()),
-        ];
-        awaited.extend(
-            self.wanted
-                .as_ref()
-                .map(|wanted| PollFd::new(wanted.as_fd(), PollFlags::POLLIN)),
-        );
-        let mut keeper = process::peer(stream)
-            .ok()
-            .map(|peer| HealthWatch::new(peer.process().clone()));
-        let mut stalled: Option<Instant> = None;
-        loop {
-            // Only whether the keeper is stopped is to be looked at.
-            let patience = if keeper.is_some() {
-                PollTimeout::from(LOOK)
-            } else {
-                PollTimeout::NONE
-            };
-            match poll(&mut awaited, patience) {
-                Err(nix::errno::Errno::EINTR) => {}
-                Err(_) => return true,
-                Ok(0) => {
-                    let Some(watch) = &mut keeper else { continue };
-                    if watch.look() != Health::Stalled {
-                        stalled = None;
-                        continue;
-                    }
-                    let since = *stalled.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= NOTICE_AFTER {
-                        let pid = watch.process().id().pid;
-                        print(&stalled_sentence(SERVER, pid, &pid));
-                        keeper = None;
-                    }
-                }
-                Ok(_) => return awaited[0].any().unwrap_or(true),
-            }
-        }
-    }
-
     /// Starts a keeper, with nothing of this process but what every server of every host has, and
     /// waits for its report.
-    fn start(&self, until: Instant) -> Result<Report, NoBackend> {
+    async fn start(&self, until: Instant) -> Result<Report, NoBackend> {
+        let passing = |error: io::Error| NoBackend::Passing(format!("{SERVER}: {error}"));
         let shared = if self.had {
-            // Not with the former secret.
-            (self.looking.0)().map_err(|sentence| NoBackend::NoSession(None, sentence))?
+            // Not with the former secret, for which the user may be asked.
+            let looking = self.looking.clone();
+            let looked = tokio::task::spawn_blocking(move || (looking.0)()).await;
+            let looked = looked.map_err(|error| passing(io::Error::other(error)))?;
+            looked.map_err(|sentence| NoBackend::NoSession(None, sentence))?
         } else {
             self.shared.clone()
         };
-        let passing = |error: io::Error| NoBackend::Passing(format!("{SERVER}: {error}"));
         let binary = executable::own().ok_or_else(|| passing(io::ErrorKind::NotFound.into()))?;
         let (mut environment, cwd) = shared.launch_env();
         if let Some(directory) = std::env::var_os(paths::DIRECTORY_VARIABLE) {
@@ -342,58 +241,120 @@ impl SharedConnector {
             environment: &environment,
             home: home.as_deref(),
         };
-        launch.start(&self.mask, until).map_err(passing)
+        let mut starting = launch.start(&self.mask).map_err(passing)?;
+        starting.report(until).await.map_err(passing)
     }
 }
 
-impl Attaching for SharedConnector {
-    fn attach(
-        &mut self,
-        initialize: Option<Json>,
+impl Connector for SharedConnector {
+    fn connect<'a>(
+        &'a mut self,
+        hello: &'a Hello,
         until: Instant,
-    ) -> Result<Attachment, NoBackend> {
-        if self.own.is_none() {
-            let again = initialize.is_some();
-            let line = initialize.as_ref().map_or_else(
-                || self.first.clone(),
-                |line| Bytes::copy_from_slice(line.as_str().as_bytes()),
-            );
-            match self.attach_shared(&line, again, until)? {
-                Answer::Attached(attachment) => {
-                    (self.refusals, self.had) = (0, true);
-                    return Ok(*attachment);
-                }
-                Answer::Later(why) if self.refusals < REFUSALS => {
-                    self.refusals += 1;
-                    return Err(NoBackend::Passing(why));
-                }
-                Answer::Own(why) | Answer::Later(why) => self.own = Some(why),
-                Answer::Absent => {
-                    return Err(NoBackend::Passing("the shared server is gone".to_owned()));
+    ) -> BoxFuture<'a, Result<Connected, NoBackend>> {
+        Box::pin(async move {
+            if let Some(first) = &hello.first {
+                self.first = first.clone();
+            }
+            if self.own.is_none() {
+                let line = match &hello.initialize {
+                    Some(line) => Bytes::copy_from_slice(line.as_str().as_bytes()),
+                    None => self.first.clone(),
+                };
+                let again = hello.initialize.is_some();
+                match self.attach_shared(&line, again, until).await? {
+                    Answer::Attached(attachment) => {
+                        (self.refusals, self.had) = (0, true);
+                        return Ok(Connected::Keeper(attachment));
+                    }
+                    Answer::Later(why) if self.refusals < REFUSALS => {
+                        self.refusals += 1;
+                        return Err(NoBackend::Passing(why));
+                    }
+                    Answer::Own(why) | Answer::Later(why) => self.own = Some(why),
+                    Answer::Absent => {
+                        return Err(NoBackend::Passing("the shared server is gone".to_owned()));
+                    }
                 }
             }
-        }
-        // That took the shared server's time.
-        let until = until.max(Instant::now() + ATTACH_WAIT);
-        if self.door.has_claimed() {
-            return self.door.attach(initialize, until);
-        }
-        // A host that has shared the server until now has claimed nothing.
-        while_dumpable(|| self.door.attach(initialize, until))
+            // That took the shared server's time.
+            let until = until.max(Instant::now() + ATTACH_WAIT);
+            // A host that has shared the server until now has claimed nothing.
+            let dumpable = (!self.own_server.has_claimed()).then(Dumpable::begin);
+            let connected = self.own_server.connect(hello, until).await;
+            drop(dumpable);
+            let mut connected = connected?;
+            if let Connected::Keeper(attachment) = &mut connected {
+                let is_news = !std::mem::replace(&mut self.told, true);
+                attachment.notice = self.own.as_ref().filter(|_| is_news).map(|why| {
+                    format!(
+                        "{why}; so this host does not share the server, and gets one of its own"
+                    )
+                });
+            }
+            Ok(connected)
+        })
     }
 
-    fn reattached(&self) -> &'static str {
-        match self.own {
-            Some(_) => KEEPER_REPLACED,
-            None => "the connection to the shared server had ended; there is a new one",
-        }
+    /// A keeper that was started for all hosts ends by itself, if none joins it.
+    fn release(&mut self) -> BoxFuture<'_, ()> {
+        self.own_server.release()
     }
 
-    fn notice(&mut self) -> Option<String> {
-        let why = self.own.as_ref().filter(|_| !self.told)?;
-        self.told = true;
-        Some(format!(
-            "{why}; so this host does not share the server, and gets one of its own"
-        ))
+    fn without_keeper(&mut self, why: &NoBackend) -> WithoutKeeper {
+        self.own_server.without_keeper(why)
     }
+}
+
+/// Sends the host's first message, and waits until the keeper says what becomes of it. None: it ends,
+/// or was killed.
+async fn joined(
+    stream: UnixStream,
+    frames: FrameBuffer,
+    line: Bytes,
+    watch: KeeperWatch,
+) -> Option<Answer> {
+    let mut process = process::peer(&stream)
+        .ok()
+        .map(|peer| HealthWatch::new(peer.process().clone()));
+    let sender = Arc::new(FrameSender::new(stream.try_clone().ok()?));
+    let mut first = PendingLines::default();
+    first.put(line);
+    sender.send(&mut first).await.ok()?;
+    let reader = SocketReader::new(stream.try_clone().ok()?).ok()?;
+    let mut frames = Frames::new(reader, frames);
+    let mut stalled: Option<Instant> = None;
+    let reply = loop {
+        tokio::select! {
+            biased;
+            said = frames.next() => break said.ok()?.filter(|said| said.kind == Kind::Reply)?,
+            () = sleep(LOOK), if process.is_some() => {}
+        }
+        let Some(watch) = &mut process else { continue };
+        if watch.look() != Health::Stalled {
+            stalled = None;
+        } else if stalled.get_or_insert_with(Instant::now).elapsed() >= NOTICE_AFTER {
+            let pid = watch.process().id().pid;
+            print(&stalled_sentence(SERVER, pid, &pid));
+            process = None;
+        }
+    };
+    let attached = match serde_json::from_slice(reply.bytes()) {
+        Ok(KeeperReply::Attached(attached)) => attached,
+        Ok(KeeperReply::Own { why }) => return Some(Answer::Own(why)),
+        Ok(KeeperReply::Later { why }) => return Some(Answer::Later(why)),
+        _ => return None,
+    };
+    Some(Answer::Attached(Box::new(Attachment {
+        sender,
+        reader: stream,
+        frames: frames.into_buffer(),
+        attached,
+        outcome: Outcome::Held,
+        loss: None,
+        differing: Vec::new(),
+        watch: Some(watch),
+        again: "the connection to the shared server had ended; there is a new one",
+        notice: None,
+    })))
 }

@@ -1,5 +1,4 @@
-//! A server in a keeper: from a claim to a connection to the keeper that holds the session's
-//! backend.
+//! [`KeeperConnector`]: from a claim to a connection to the keeper that holds the session's backend.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures::future::BoxFuture;
 use mcp_sessiond_client::{CALL_TIMEOUT, Control, Error, Options, Outcome, SessionError};
 use mcp_sessiond_process::{self as process, executable};
 use mcp_sessiond_proto::backends::{
@@ -22,15 +22,15 @@ use mcp_sessiond_proto::{
 };
 use tokio::time::timeout_at;
 
-use super::attach::{Attaching, Attachment, NoBackend};
-pub use super::daemon_calls::{Releaser, Stopper};
-use super::daemon_calls::{Runtime, loss_told};
+use super::connector::{Attachment, Connected, Connector, Hello, NoBackend, WithoutKeeper};
+pub use super::daemon_calls::SessionCalls;
+use super::daemon_calls::{RELEASE_WAIT, loss_told};
 use super::facts::{self, ServerFacts};
 pub(crate) use super::keeper_watch::{KeeperWatch, QUIET, QUIET_MAX};
 use super::without_daemon;
 use crate::frames::FrameSender;
-use crate::keeper::dial::{DialError, Dialled, dial_until, dial_waiting};
-use crate::keeper::launch::{BackendOf, Launch, Report};
+use crate::keeper::dial::{DialError, Dialled, dial_waiting};
+use crate::keeper::launch::{BackendOf, Launch, Report, Starting};
 use crate::keeper::silence::{Silence, stalled_sentence};
 use crate::notices::{CarriedLoss, ConfirmLoss, print};
 use crate::program::Program;
@@ -46,10 +46,13 @@ const REFUSING_PART: (u32, u32) = (3, 4);
 /// given up by then.
 const KEEPER_WAIT: (u32, u32) = (5, 2);
 
-/// Where a front gets in.
+/// What has happened when a keeper was lost and there is another one.
+pub(crate) const KEEPER_REPLACED: &str =
+    "the keeper of the server had ended, and the server with it; a fresh one was started";
+
+/// Claims a session, and finds or starts the keeper of its backend.
 #[derive(Debug)]
-pub struct Door {
-    runtime: Runtime,
+pub struct KeeperConnector {
     control: Control,
     options: Options,
     claim: ClaimRequest,
@@ -63,8 +66,16 @@ pub struct Door {
     lease: Arc<Mutex<Option<LeaseRef>>>,
     /// The keeper that was asked last, in vain so far.
     silence: Option<Silence>,
+    /// A claim was begun whose answer is not known.
+    is_claiming: bool,
+    /// Another connector has claimed the session, and gives it up.
+    is_member: bool,
+    /// The keeper that is being started, and the one that was, as long as this front has not attached
+    /// to it.
+    starting: Option<Starting>,
+    unattached: Option<KeeperName>,
     /// What a claim was told and no attachment has said yet, with its number on record.
-    told: Mutex<Option<(Loss, Option<LossId>)>>,
+    told: Option<(Loss, Option<LossId>)>,
     /// Where losses are told.
     tell: Tell,
     /// The keeper has refused this front, since the former one has closed: whether the server had
@@ -83,7 +94,7 @@ pub struct Door {
     server: OnceLock<ServerDigest>,
 }
 
-impl Door {
+impl KeeperConnector {
     /// Nothing is asked of anybody yet.
     ///
     /// # Errors
@@ -99,11 +110,9 @@ impl Door {
     ) -> Result<Self, NoBackend> {
         let failed = |error: &dyn std::fmt::Display| NoBackend::NoSession(None, error.to_string());
         let directory = paths::directory().map_err(|error| failed(&error))?;
-        let runtime = Runtime::new().map_err(|error| failed(&error))?;
         let control = Control::new(options.clone().timeout(wait));
         let lease = Arc::default();
         Ok(Self {
-            runtime,
             control,
             options,
             claim,
@@ -114,7 +123,11 @@ impl Door {
             wait,
             lease,
             silence: None,
-            told: Mutex::default(),
+            is_claiming: false,
+            is_member: false,
+            starting: None,
+            unattached: None,
+            told: None,
             tell,
             closed: None,
             refusing: None,
@@ -134,15 +147,13 @@ impl Door {
         environment: Vec<(OsString, OsString)>,
         home: Option<PathBuf>,
     ) -> Self {
-        let mut door = Self {
+        let mut member = Self {
             backend: name,
-            environment,
-            home,
-            server: OnceLock::new(),
-            ..self
+            is_member: true,
+            ..self.with_launch_env(environment, home)
         };
-        door.set_claimed();
-        door
+        member.set_claimed();
+        member
     }
 
     /// The way to the backend of this name, of a session that is still to be claimed.
@@ -177,11 +188,6 @@ impl Door {
         ServerFacts::new(self.options.clone(), self.server().clone())
     }
 
-    /// Waits for something that this front asks.
-    pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.runtime.block_on(future)
-    }
-
     /// The client's name, once it is known. Nothing was claimed yet.
     pub(crate) fn set_client(&mut self, client: Option<ClientName>) {
         self.claim.client = client;
@@ -191,10 +197,8 @@ impl Door {
     ///
     /// # Errors
     /// [`NoBackend`].
-    pub fn wake_daemon(&self) -> Result<(), NoBackend> {
-        let woken = self
-            .runtime
-            .block_on(self.control.call(|_, _| async { Ok(Ok(())) }));
+    pub async fn wake_daemon(&self) -> Result<(), NoBackend> {
+        let woken = self.control.call(|_, _| async { Ok(Ok(())) }).await;
         self.control.hang_up();
         woken.map_err(Self::no_session)
     }
@@ -203,18 +207,31 @@ impl Door {
     ///
     /// # Errors
     /// [`NoBackend`].
-    pub fn claim(&mut self, until: Instant) -> Result<Claimed, NoBackend> {
+    pub async fn claim(&mut self, until: Instant) -> Result<Claimed, NoBackend> {
+        let claimed = self.claim_by(self.claim.clone(), until).await;
+        self.control.hang_up();
+        claimed
+    }
+
+    /// The same by this request, and keeps the connection.
+    async fn claim_by(
+        &mut self,
+        claim: ClaimRequest,
+        until: Instant,
+    ) -> Result<Claimed, NoBackend> {
         let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
         let claim = ClaimRequest {
-            wait_ms: wait_ms(self.wait),
+            // A first claim that is answered later would give a lease to a front that has given up.
+            wait_ms: (!self.has_claimed).then(|| wait_ms(self.wait)).flatten(),
             confirms_loss: true,
-            ..self.claim.clone()
+            closed: self.closed,
+            ..claim
         };
-        let claimed = self
-            .runtime
-            .block_on(async { timeout_at(until.into(), self.control.claim(claim)).await });
-        let claimed = claimed.map_err(late)?.map_err(Self::no_session)?;
-        self.control.hang_up();
+        self.is_claiming = true;
+        let claimed = timeout_at(until.into(), self.control.claim(claim)).await;
+        let claimed = claimed.map_err(late)?;
+        self.is_claiming = false;
+        let claimed = claimed.map_err(Self::no_session)?;
         let lease = LeaseRef {
             session: claimed.session.clone(),
             epoch: claimed.epoch,
@@ -229,14 +246,21 @@ impl Door {
         self.has_claimed
     }
 
+    /// What is claimed after the first time: what is lost from then on is not to be lost twice, and
+    /// what is taken is not taken back.
+    fn next_claim(&self) -> ClaimRequest {
+        let mut claim = self.claim.clone();
+        claim.fresh = false;
+        if let Some(named) = &mut claim.named {
+            named.take = false;
+        }
+        claim
+    }
+
     /// From now on control and claim are those of all later attempts.
     fn set_claimed(&mut self) {
         self.has_claimed = true;
-        // What is lost from now on is not to be lost twice; and what is taken is not taken back.
-        self.claim.fresh = false;
-        if let Some(named) = &mut self.claim.named {
-            named.take = false;
-        }
+        self.claim = self.next_claim();
         // The first attempt to get a keeper may go on for as long as the host waits for us, and the
         // daemon may answer that late.
         let timeout = self.wait.max(CALL_TIMEOUT);
@@ -245,14 +269,14 @@ impl Door {
 
     /// Claims the session, and attaches to the keeper of its backend, which is started if there is
     /// none.
-    fn claim_and_attach(
+    async fn claim_and_attach(
         &mut self,
         initialize: Option<&Json>,
         until: Instant,
     ) -> Result<Attachment, NoBackend> {
         let is_first = initialize.is_none();
         let (outcome, found, attached) = loop {
-            let (claimed, found) = self.runtime.block_on(self.find(until))?;
+            let (claimed, found) = self.find(until).await?;
             if !self.has_claimed {
                 self.set_claimed();
             }
@@ -265,22 +289,19 @@ impl Door {
             } = claimed;
             let lease = LeaseRef { session, epoch };
             let found = found.map(|found| found.keeper);
-            match self.attach_or_launch(&lease, found, initialize, until) {
+            let attached = self.attach_or_launch(&lease, found, initialize, until);
+            match attached.await {
                 // The session that is claimed now is a fresh one, whose keeper refuses nobody.
                 Err(NoBackend::Closed { used }) => self.closed = Some(used),
                 attached => break (outcome, found, attached?),
             }
         };
-        let told = self
-            .told
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
         let is_news = is_first && self.claim.named.is_some() && attached.attached.resumed;
-        let named = found.filter(|_| is_news);
-        let differing = named
-            .map(|keeper| self.differing(keeper, until))
-            .unwrap_or_default();
+        let differing = match found.filter(|_| is_news) {
+            Some(keeper) => self.differing(keeper, until).await,
+            None => Vec::new(),
+        };
+        let told = self.told.take();
         Ok(Attachment {
             outcome,
             loss: told.map(|(because, id)| self.carried(because, id)),
@@ -290,7 +311,7 @@ impl Door {
     }
 
     /// Attaches to the keeper that was found, or to one that is started.
-    fn attach_or_launch(
+    async fn attach_or_launch(
         &mut self,
         lease: &LeaseRef,
         found: Option<KeeperName>,
@@ -299,9 +320,9 @@ impl Door {
     ) -> Result<Attachment, NoBackend> {
         // Its connection is not needed until something happens to the keeper.
         self.control.hang_up();
-        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease.clone());
         if let Some(keeper) = found {
-            let why = match self.attach_to(keeper, lease, initialize.cloned(), until) {
+            let attached = self.attach_to(keeper, lease, initialize, until).await;
+            let why = match attached {
                 Ok(attachment) => {
                     self.refusing = None;
                     return Ok(attachment);
@@ -309,21 +330,22 @@ impl Door {
                 Err(why) => why,
             };
             match &why {
-                DialError::Stalled(_) | DialError::Silent | DialError::Busy => {
-                    return Err(Self::unanswered(why));
-                }
-                DialError::Closed { .. } => return Err(Self::unanswered(why)),
+                DialError::Stalled(_)
+                | DialError::Silent
+                | DialError::Busy
+                | DialError::Closed { .. } => return Err(Self::unanswered(why)),
                 DialError::Hung => {
-                    return Err(self.end_keeper(lease, keeper, StopReason::KeeperHung(keeper)));
+                    let reason = StopReason::KeeperHung(keeper);
+                    return Err(self.end_keeper(lease, keeper, reason).await);
                 }
                 // The claim was made before the daemon knew: another one carries what was lost.
-                _ if !self.has_keeper(lease, keeper) => {
-                    self.runtime.block_on(self.find(until))?;
+                _ if !self.has_keeper(lease, keeper).await => {
+                    self.find(until).await?;
                     self.control.hang_up();
                 }
                 _ if self.refuses_for_long(keeper) => {
                     let reason = StopReason::KeeperUnreachable(keeper);
-                    return Err(self.end_keeper(lease, keeper, reason));
+                    return Err(self.end_keeper(lease, keeper, reason).await);
                 }
                 _ => return Err(NoBackend::Passing(why.to_string())),
             }
@@ -331,9 +353,9 @@ impl Door {
         if let Some(taken) = self.taken_without_daemon() {
             return Err(NoBackend::Taken(taken));
         }
-        let keeper = self.launch(lease, until)?;
-        self.attach_to(keeper, lease, initialize.cloned(), until)
-            .map_err(Self::unanswered)
+        let keeper = self.launch(lease, until).await?;
+        let attached = self.attach_to(keeper, lease, initialize, until).await;
+        attached.map_err(Self::unanswered)
     }
 
     /// Why a keeper has not let this front in. One that lives is waited for.
@@ -360,7 +382,12 @@ impl Door {
     }
 
     /// Has the daemon end a keeper that is at fault. A fresh one is started once it is gone.
-    fn end_keeper(&mut self, lease: &LeaseRef, keeper: KeeperName, why: StopReason) -> NoBackend {
+    async fn end_keeper(
+        &mut self,
+        lease: &LeaseRef,
+        keeper: KeeperName,
+        why: StopReason,
+    ) -> NoBackend {
         let request = StopRequest {
             session: lease.session.clone(),
             service: None,
@@ -371,7 +398,7 @@ impl Door {
             let request = request.clone();
             async move { connection.stop_backend(context, request).await }
         });
-        let ended = self.runtime.block_on(ended);
+        let ended = ended.await;
         self.control.hang_up();
         let said = match why {
             StopReason::KeeperHung(_) => "hangs",
@@ -391,7 +418,7 @@ impl Door {
     }
 
     /// The same for a keeper whose session another process has claimed.
-    pub(crate) fn end_hung(&mut self, keeper: KeeperName) -> NoBackend {
+    pub(crate) async fn end_hung(&mut self, keeper: KeeperName) -> NoBackend {
         let mut after = None;
         loop {
             let found = self.control.call(|connection, context| {
@@ -400,14 +427,14 @@ impl Door {
                 };
                 async move { Ok(Ok(connection.list_backends(context, page).await?)) }
             });
-            let found = self.runtime.block_on(found);
-            let found = match found {
+            let found = match found.await {
                 Ok(found) => found,
                 Err(error) => return NoBackend::Passing(error.to_string()),
             };
             if let Some(backend) = found.iter().find(|backend| backend.keeper == keeper) {
                 let lease = lease_of(backend.session.clone());
-                return self.end_keeper(&lease, keeper, StopReason::KeeperHung(keeper));
+                let reason = StopReason::KeeperHung(keeper);
+                return self.end_keeper(&lease, keeper, reason).await;
             }
             match found.last() {
                 Some(last) => after = Some(last.session.clone()),
@@ -432,25 +459,25 @@ impl Door {
             directory: directory.to_owned(),
             keeper,
             server: server.to_owned(),
-            stopper: Stopper::new(self.options.clone(), lease, None),
+            session: SessionCalls::new(self.options.clone(), lease, None),
         }
     }
 
-    /// Who runs a server of this door's name and has had no daemon, in a sentence, if anybody does.
+    /// Who runs a server of this name and has had no daemon, in a sentence, if anybody does.
     pub(crate) fn taken_without_daemon(&self) -> Option<String> {
         let name = &self.claim.named.as_ref()?.name;
         without_daemon::taken(&self.directory, name)
     }
 
     /// Whether the backend has a keeper already.
-    pub fn is_running(&self, until: Instant) -> bool {
-        let found = self.runtime.block_on(self.find(until));
+    pub async fn is_running(&mut self, until: Instant) -> bool {
+        let found = self.find(until).await;
         self.control.hang_up();
         matches!(found, Ok((_, Some(_))))
     }
 
     /// Claims the session, and looks for its backend.
-    async fn find(&self, until: Instant) -> Result<(Claimed, Option<Backend>), NoBackend> {
+    async fn find(&mut self, until: Instant) -> Result<(Claimed, Option<Backend>), NoBackend> {
         let (claimed, found) = self.claim_and_find(until).await?;
         let is_told = self.loss_of(&claimed).is_some();
         if found.is_some() || claimed.outcome.is_fresh() || is_told {
@@ -463,29 +490,13 @@ impl Door {
     }
 
     async fn claim_and_find(
-        &self,
+        &mut self,
         until: Instant,
     ) -> Result<(Claimed, Option<Backend>), NoBackend> {
-        let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
-        // A first claim that is answered later would give a lease to a front that has given up.
-        let wait_ms = if self.has_claimed {
-            None
-        } else {
-            wait_ms(self.wait)
-        };
-        let claim = ClaimRequest {
-            wait_ms,
-            confirms_loss: true,
-            closed: self.closed,
-            ..self.claim.clone()
-        };
-        let claimed = timeout_at(until.into(), self.control.claim(claim))
-            .await
-            .map_err(late)?;
-        let claimed = claimed.map_err(Self::no_session)?;
+        let claimed = self.claim_by(self.claim.clone(), until).await?;
         // What follows may fail, and the next claim is not told again.
         if let Some(told) = self.loss_of(&claimed) {
-            *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+            self.told = Some(told);
         }
         let lease = LeaseRef {
             session: claimed.session.clone(),
@@ -522,8 +533,8 @@ impl Door {
     }
 
     /// Whether the daemon still takes this keeper for the session's.
-    fn has_keeper(&self, lease: &LeaseRef, keeper: KeeperName) -> bool {
-        let found = self.runtime.block_on(self.find_backend(lease));
+    async fn has_keeper(&self, lease: &LeaseRef, keeper: KeeperName) -> bool {
+        let found = self.find_backend(lease).await;
         self.control.hang_up();
         matches!(found, Ok(Some(backend)) if backend.keeper == keeper)
     }
@@ -541,10 +552,33 @@ impl Door {
     }
 
     /// Starts a keeper, and waits until it has registered and started the backend.
-    fn launch(&self, lease: &LeaseRef, until: Instant) -> Result<KeeperName, NoBackend> {
-        let passing =
-            |error: io::Error| NoBackend::Passing(format!("no keeper could be started: {error}"));
-        let binary = executable::own().ok_or_else(|| passing(io::ErrorKind::NotFound.into()))?;
+    async fn launch(&mut self, lease: &LeaseRef, until: Instant) -> Result<KeeperName, NoBackend> {
+        let passing = |error| NoBackend::Passing(format!("no keeper could be started: {error}"));
+        if self.starting.is_none() {
+            self.starting = Some(self.start(lease).map_err(passing)?);
+        }
+        match self.started(until).await.map_err(passing)? {
+            Report::Ready(name) => Ok(name),
+            Report::NoProgram { code, sentence } => Err(NoBackend::NoProgram { code, sentence }),
+            Report::NoLease(sentence) | Report::NoSession(sentence) | Report::Failed(sentence) => {
+                Err(NoBackend::Passing(sentence))
+            }
+        }
+    }
+
+    /// Waits for the report of the keeper that is being started.
+    async fn started(&mut self, until: Instant) -> io::Result<Report> {
+        let starting = self.starting.as_mut().ok_or(io::ErrorKind::NotFound)?;
+        let report = starting.report(until).await;
+        self.starting = None;
+        if let Ok(Report::Ready(name)) = report {
+            self.unattached = Some(name);
+        }
+        report
+    }
+
+    fn start(&self, lease: &LeaseRef) -> io::Result<Starting> {
+        let binary = executable::own().ok_or(io::ErrorKind::NotFound)?;
         let launch = Launch {
             descriptors: None,
             binary: &binary,
@@ -561,27 +595,21 @@ impl Door {
             environment: &self.environment,
             home: self.home.as_deref(),
         };
-        match launch.start(&self.mask, until).map_err(passing)? {
-            Report::Ready(name) => Ok(name),
-            Report::NoProgram { code, sentence } => Err(NoBackend::NoProgram { code, sentence }),
-            Report::NoLease(sentence) | Report::NoSession(sentence) | Report::Failed(sentence) => {
-                Err(NoBackend::Passing(sentence))
-            }
-        }
+        launch.start(&self.mask)
     }
 
     /// Attaches to this keeper, which is waited for while it can't answer.
-    fn attach_to(
+    async fn attach_to(
         &mut self,
         keeper: KeeperName,
         lease: &LeaseRef,
-        initialize: Option<Json>,
+        initialize: Option<&Json>,
         until: Instant,
     ) -> Result<Attachment, DialError> {
         let attach = Attach {
             session: lease.session.clone(),
             epoch: lease.epoch,
-            initialize,
+            initialize: initialize.cloned(),
             service: None,
             continues: false,
             refuses_after_loss: self.tell == Tell::Error,
@@ -592,25 +620,27 @@ impl Door {
             Some(silence) if silence.keeper() == keeper => silence,
             other => other.insert(Silence::of(keeper)),
         };
-        let notice = &mut |silence: &mut Silence| {
+        let notice = |silence: &mut Silence| {
             if let Some(pid) = silence.notice() {
                 print(&stalled_sentence(&server, pid, &pid));
             }
         };
         let request = KeeperRequest::Attach(attach);
+        let dialled = dial_waiting(&self.directory, &request, until, silence, notice);
         let Dialled {
             stream: reader,
             frames,
             reply,
-        } = dial_waiting(&self.directory, &request, until, silence, notice)?;
+        } = dialled.await?;
         let attached = match reply {
             KeeperReply::Attached(attached) => attached,
             KeeperReply::Closed { used } => return Err(DialError::Closed { used }),
             _ => return Err(DialError::Answer),
         };
-        self.silence = None;
+        let sender = Arc::new(FrameSender::new(reader.try_clone()?));
+        (self.silence, self.starting, self.unattached) = (None, None, None);
         Ok(Attachment {
-            sender: Arc::new(FrameSender::new(reader.try_clone()?)),
+            sender,
             reader,
             frames,
             attached,
@@ -621,8 +651,10 @@ impl Door {
                 directory: self.directory.clone(),
                 keeper,
                 server,
-                stopper: self.stopper(),
+                session: self.session(),
             }),
+            again: KEEPER_REPLACED,
+            notice: None,
         })
     }
 
@@ -634,15 +666,12 @@ impl Door {
 
     /// The variables that the backend was started with in another way than this process. An older
     /// keeper does not say.
-    fn differing(&self, keeper: KeeperName, until: Instant) -> Vec<String> {
+    async fn differing(&self, keeper: KeeperName, until: Instant) -> Vec<String> {
         let compare = KeeperRequest::Compare {
             variables: process::own_variables(),
         };
-        match dial_until(
-            &paths::keeper_socket(&self.directory, keeper),
-            &compare,
-            until,
-        ) {
+        let silence = &mut Silence::of(keeper);
+        match dial_waiting(&self.directory, &compare, until, silence, |_| {}).await {
             Ok(Dialled {
                 reply: KeeperReply::Compared { differing },
                 ..
@@ -651,7 +680,7 @@ impl Door {
         }
     }
 
-    /// What a claim has carried of this door's backend.
+    /// What a claim has carried of this connector's backend.
     fn loss_of(&self, claimed: &Claimed) -> Option<(Loss, Option<LossId>)> {
         let mut lost = claimed.lost.iter();
         let own = lost.find(|loss| loss.of == self.backend);
@@ -661,8 +690,7 @@ impl Door {
 
     /// In a sentence what a claim was told and no attachment has said yet, where a server was lost.
     fn told_loss(&self) -> Option<String> {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let (because, _) = told.filter(|(because, _)| because.is_of_a_server())?;
+        let (because, _) = self.told.filter(|(because, _)| because.is_of_a_server())?;
         Some(because.sentence().to_owned())
     }
 
@@ -690,39 +718,64 @@ impl Door {
         }))
     }
 
-    /// What gives the lease up, from whichever thread.
-    pub fn releaser(&self) -> Releaser {
-        Releaser::new(self.options.clone(), self.lease.clone())
-    }
-
-    /// What ends the backend.
-    pub fn stopper(&self) -> Stopper {
-        Stopper::new(
-            self.options.clone(),
-            self.lease.clone(),
-            self.backend.clone(),
-        )
+    /// What ends the backend, and gives the lease up, from whichever task.
+    pub fn session(&self) -> SessionCalls {
+        let (options, lease) = (self.options.clone(), self.lease.clone());
+        SessionCalls::new(options, lease, self.backend.clone())
     }
 }
 
-impl Attaching for Door {
-    fn attach(
-        &mut self,
-        initialize: Option<Json>,
+impl Connector for KeeperConnector {
+    fn connect<'a>(
+        &'a mut self,
+        hello: &'a Hello,
         until: Instant,
-    ) -> Result<Attachment, NoBackend> {
-        match self.claim_and_attach(initialize.as_ref(), until) {
-            Err(NoBackend::NoSession(None, why) | NoBackend::Passing(why))
-                if self.holds && !self.has_claimed =>
-            {
-                Err(NoBackend::Stalled(why))
+    ) -> BoxFuture<'a, Result<Connected, NoBackend>> {
+        Box::pin(async move {
+            let initialize = hello.initialize.as_ref();
+            match self.claim_and_attach(initialize, until).await {
+                Err(NoBackend::NoSession(None, why) | NoBackend::Passing(why))
+                    if self.holds && !self.has_claimed =>
+                {
+                    Err(NoBackend::Stalled(why))
+                }
+                attached => attached.map(Box::new).map(Connected::Keeper),
             }
-            attached => attached,
-        }
+        })
     }
 
-    fn holds_while_daemon_hangs(&mut self) {
-        self.holds = true;
+    fn release(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let until = Instant::now() + RELEASE_WAIT;
+            // The daemon can end it only once it has registered.
+            drop(self.started(until).await);
+            if let Some(keeper) = self.unattached.take() {
+                let why = StopReason::KeeperUnattached(keeper);
+                self.session().stop_for(why).await;
+            }
+            if self.is_member {
+                return;
+            }
+            if self.is_claiming {
+                // The lease may have been granted: another claim of this process says which it is.
+                drop(self.claim_by(self.next_claim(), until).await);
+                self.control.hang_up();
+            }
+            self.session().release().await;
+        })
+    }
+
+    fn without_keeper(&mut self, why: &NoBackend) -> WithoutKeeper {
+        let may = match why {
+            NoBackend::NoSession(None, _) | NoBackend::Passing(_) => {
+                let home = self.home.as_deref();
+                without_daemon::decide(&self.directory, &self.claim, &self.program, home)
+            }
+            // The daemon has answered.
+            _ => WithoutKeeper::RunUnkept(None),
+        };
+        self.holds |= matches!(may, WithoutKeeper::Wait(_));
+        may
     }
 }
 
