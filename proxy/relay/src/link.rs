@@ -16,12 +16,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use core::cell::OnceCell;
-
 use bytes::Bytes;
 use mcp_sessiond_jsonrpc::id_prefix::{from_asked, tagged};
-use mcp_sessiond_jsonrpc::message::{Line, Part};
-use mcp_sessiond_jsonrpc::owned::Unreadable;
 
 use self::open::{Open, refusals};
 use crate::{Millis, Probe};
@@ -38,9 +34,6 @@ pub struct Policy {
     pub pause_max_ms: Millis,
     /// Whether the host has several servers: then the first connection has a prefix, too.
     pub shares_host: bool,
-    /// Whether the server gets only what can be read, and whoever waits for an answer to something
-    /// else is told: so it is over HTTP.
-    pub refuses_unreadable: bool,
 }
 
 /// Why there is no connection.
@@ -263,10 +256,6 @@ impl Link {
             self.used = true;
             self.out.push_back(Out::Used);
         }
-        if self.policy.refuses_unreadable {
-            let refused = unreadable(&line);
-            self.answer(refused);
-        }
         if self.phase == Phase::Up {
             self.pass_on(line);
         } else if let Some(why) = &self.refusal {
@@ -378,16 +367,4 @@ impl Link {
         self.phase = Phase::Ended;
         self.out.push_back(Out::End);
     }
-}
-
-/// An answer to each part of a line that is not JSON-RPC.
-fn unreadable(line: &Bytes) -> Vec<Bytes> {
-    let copy = OnceCell::new();
-    let read = Line::of(line, &copy);
-    let odd = read.parts().filter_map(|(span, part)| match part {
-        Part::Message(_) => None,
-        Part::Unreadable(_) | Part::Other => Some(span.map_or(&line[..], |span| &line[span])),
-    });
-    odd.filter_map(|sent| Unreadable::of(sent).refusal())
-        .collect()
 }

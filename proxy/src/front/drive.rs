@@ -109,7 +109,6 @@ pub(crate) fn policy() -> Policy {
         pause_ms: millis(PAUSE),
         pause_max_ms: millis(PAUSE_MAX),
         shares_host: false,
-        refuses_unreadable: false,
     }
 }
 

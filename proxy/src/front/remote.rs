@@ -9,7 +9,6 @@ use std::time::Instant;
 use mcp_sessiond_client::{ClaimRequest, Options};
 use mcp_sessiond_proto::Claimed;
 use mcp_sessiond_proto::types::LeaseRef;
-use mcp_sessiond_relay::link::Policy;
 use tokio::sync::watch;
 
 use super::FAILED;
@@ -142,12 +141,8 @@ fn serve_host(
                 return Ok(ExitCode::from(FAILED));
             }
         };
-        let policy = Policy {
-            refuses_unreadable: true,
-            ..drive::policy()
-        };
         let driver = move |client| {
-            Driver::new(client, policy, named)
+            Driver::new(client, drive::policy(), named)
                 .learning(Probing::new(facts))
                 .telling(untold)
                 .at_close(close(leave, session_calls, true, waits.stop))

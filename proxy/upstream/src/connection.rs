@@ -18,7 +18,7 @@ use crate::calls::Stream;
 use crate::http::{HttpClient, HttpRequest, Reply};
 use crate::ledger::{Record, SaveState, SavedState, SessionRecord, StreamCursor, found};
 use crate::link::{Link, ServerMessage, WAITING_MAX};
-use crate::messages::{CallFailure, HostMessage, Id, StreamHint, host, messages};
+use crate::messages::{CallFailure, HostMessage, Id, StreamHint, host, messages, refusals};
 use crate::news::News;
 use crate::numbers::base;
 use crate::remote::{Remote, RemoteError};
@@ -70,7 +70,7 @@ impl Connection {
     }
 
     /// A channel that takes what [`Self::send`] does, and says what wants no answer beside the
-    /// calls that follow on it. When it is dropped, the connection ends, and with it the messages of
+    /// calls that follow on it. What is not JSON-RPC is refused to the host. When it is dropped, the connection ends, and with it the messages of
     /// the server. Both channels hold 64 messages.
     pub fn channel(&self) -> mpsc::Sender<Bytes> {
         let (to, lines) = mpsc::channel(WAITING_MAX);
@@ -253,6 +253,11 @@ impl Worker {
             }
         });
         while let Some(line) = lines.recv().await {
+            for refusal in refusals(&line) {
+                self.link
+                    .put(self.link.numbers().ours(), None, refusal)
+                    .await;
+            }
             for line in self.lines(&line) {
                 match self.pass(line).await {
                     Remaining::Nothing => {}

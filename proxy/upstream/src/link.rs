@@ -380,15 +380,20 @@ impl Link {
             }
             return self.ledger.confirmed(number);
         };
+        let stream = match (stream, &self.renamed) {
+            (Some(StreamHint::Call(id)), Some(ids)) => {
+                ids.own(&id).map(|own| StreamHint::Call(own.into()))
+            }
+            (stream, _) => stream,
+        };
+        self.put(number, stream, line).await;
+    }
+
+    /// The same of a line that has the host's own ids.
+    pub(super) async fn put(&self, number: u64, stream: Option<StreamHint>, line: Bytes) {
         let lines = self.lines().clone();
         if let Some(lines) = lines {
             // Whoever does not listen any more has ended the session.
-            let stream = match (stream, &self.renamed) {
-                (Some(StreamHint::Call(id)), Some(ids)) => {
-                    ids.own(&id).map(|own| StreamHint::Call(own.into()))
-                }
-                (stream, _) => stream,
-            };
             let message = ServerMessage {
                 number,
                 line,

@@ -10,7 +10,7 @@ use mcp_sessiond_jsonrpc::answers::{self, UNREADABLE_SERVER_ANSWER};
 use mcp_sessiond_jsonrpc::id::normal;
 use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
 use mcp_sessiond_jsonrpc::readable::Readable;
-use mcp_sessiond_jsonrpc::{Unreadable, one_line};
+use mcp_sessiond_jsonrpc::{Unreadable, one_line, owned};
 
 /// An id, as its JSON.
 pub(super) type Id = Box<str>;
@@ -54,6 +54,19 @@ pub(super) fn server_messages(line: &Bytes) -> Vec<Bytes> {
         let id = unreadable.asked().filter(|_| unreadable.is_answer())?;
         Some(answers::not_kept(id, UNREADABLE_SERVER_ANSWER))
     })
+}
+
+/// An answer to each part of a line of the host that is not JSON-RPC: the server gets only what can be
+/// read.
+pub(super) fn refusals(line: &Bytes) -> Vec<Bytes> {
+    let copy = OnceCell::new();
+    let read = Line::of(line, &copy);
+    let odd = read.parts().filter_map(|(span, part)| match part {
+        Part::Message(_) => None,
+        Part::Unreadable(_) | Part::Other => Some(span.map_or(&line[..], |span| &line[span])),
+    });
+    odd.filter_map(|sent| owned::Unreadable::of(sent).refusal())
+        .collect()
 }
 
 fn parts(line: &Bytes, instead: impl Fn(&Unreadable) -> Option<Bytes>) -> Vec<Bytes> {
@@ -135,6 +148,7 @@ impl CallFailure {
 #[cfg(test)]
 mod tests {
     use mcp_sessiond_jsonrpc::id_prefix::{answering, asked_by, tagged};
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -204,6 +218,36 @@ mod tests {
         assert_eq!(
             answering(&answer, &own),
             r#"{"jsonrpc":"2.0","id":"a/b","result":{"roots":[]}}"#
+        );
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_answered_to_whoever_waits_for_it() {
+        let answers = |text: &'static str| -> Vec<(Value, Value)> {
+            let answers = refusals(&Bytes::from(text)).into_iter();
+            let answers =
+                answers.map(|answer| serde_json::from_slice::<Value>(&answer).expect("JSON"));
+            answers
+                .map(|answer| (answer["id"].clone(), answer["error"]["code"].clone()))
+                .collect()
+        };
+        for fine in [
+            "",
+            " ",
+            r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#,
+            r#"[{"jsonrpc":"2.0","method":"x"}]"#,
+        ] {
+            assert_eq!(answers(fine), [], "{fine}");
+        }
+        assert_eq!(answers("nonsense"), [(Value::Null, json!(-32700))]);
+        assert_eq!(
+            answers(r#"{"id":7,"methode":"x"}"#),
+            [(json!(7), json!(-32600))]
+        );
+        assert_eq!(answers(r#"{"id":7,"result":1,"id":8}"#), []);
+        assert_eq!(
+            answers(r#"[{"jsonrpc":"2.0","id":1,"method":"x"}, {"id":"a"}]"#),
+            [(json!("a"), json!(-32600))]
         );
     }
 }

@@ -12,7 +12,6 @@ const POLICY: Policy = Policy {
     pause_ms: 5,
     pause_max_ms: 2_000,
     shares_host: false,
-    refuses_unreadable: false,
 };
 
 fn line(message: &Value) -> Bytes {
@@ -157,33 +156,4 @@ fn a_host_that_has_only_probed_has_used_nothing() {
     link.on(In::Host(call(1)), 0);
     assert_eq!(outs(&mut link), [Out::Used, Out::ToServer(call(1))]);
     assert!(link.has_begun());
-}
-
-#[test]
-fn what_can_not_be_read_is_answered_to_whoever_waits_for_it() {
-    let answers = |text: &'static str| -> Vec<(Value, Value)> {
-        let answers = unreadable(&Bytes::from(text)).into_iter();
-        let answers = answers.map(|answer| serde_json::from_slice::<Value>(&answer).expect("JSON"));
-        answers
-            .map(|answer| (answer["id"].clone(), answer["error"]["code"].clone()))
-            .collect()
-    };
-    for fine in [
-        "",
-        " ",
-        r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#,
-        r#"[{"jsonrpc":"2.0","method":"x"}]"#,
-    ] {
-        assert_eq!(answers(fine), [], "{fine}");
-    }
-    assert_eq!(answers("nonsense"), [(Value::Null, json!(-32700))]);
-    assert_eq!(
-        answers(r#"{"id":7,"methode":"x"}"#),
-        [(json!(7), json!(-32600))]
-    );
-    assert_eq!(answers(r#"{"id":7,"result":1,"id":8}"#), []);
-    assert_eq!(
-        answers(r#"[{"jsonrpc":"2.0","id":1,"method":"x"}, {"id":"a"}]"#),
-        [(json!("a"), json!(-32600))]
-    );
 }
