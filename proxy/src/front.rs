@@ -11,7 +11,7 @@
 //!   front ends.
 //! - [`shared`]: the front of a server that all hosts share. [`remote`]: of one that is reached
 //!   over HTTP. [`bundle`]: of several servers as one. [`lazy`]: of one that is started at its
-//!   first call. `stdio`: the host's end of those that have a runtime. `input_end`: the end of the
+//!   first call. `stdio`: the host's end of those whose server is a pipe. `input_end`: the end of the
 //!   host's input, in all of them.
 //!
 //! How the server is reached is [`server`](crate::server)'s.

@@ -18,9 +18,7 @@ pub mod report;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::File;
 use std::io;
-use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -40,16 +38,14 @@ use mcp_sessiond_proto::sessions::SessionRef;
 use mcp_sessiond_proto::types::LeaseRef;
 use mcp_sessiond_proto::{BackendName, Claimed, paths};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use super::FAILED;
 use super::drive::{self, Driver, Untold};
-use super::first_line::{self, FirstLine};
-use super::input_end;
+use super::first_line::FirstLine;
 use super::pending_leaves::PendingLeaves;
-use super::stdio::{self, Front, close, signals};
-use crate::lines::LineBuffer;
-use crate::memory::{forbid_core_dumps, give_back_once_started};
+use super::stdio::{Front, in_runtime};
+use crate::memory::forbid_core_dumps;
 use crate::notices::{note_unkept, print, print_claim, print_lost_members};
 use crate::program::Program;
 use crate::server::connector::NoBackend;
@@ -170,20 +166,7 @@ pub fn run(
     waits: Waits,
 ) -> ExitCode {
     let mask = GivenMask::block(&ENDING);
-    let spoken = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .and_then(|runtime| {
-            runtime.spawn(give_back_once_started());
-            serve_host(&runtime, options, claim, list, settings, waits, mask)
-        });
-    match spoken {
-        Ok(code) => code,
-        Err(error) => {
-            print(&error);
-            ExitCode::from(FAILED)
-        }
-    }
+    in_runtime(|runtime| serve_host(runtime, options, claim, list, settings, waits, mask))
 }
 
 /// Why the servers must not be run unkept although the session could not be claimed: they are kept,
@@ -206,14 +189,8 @@ fn serve_host(
     waits: Waits,
     mask: GivenMask,
 ) -> io::Result<ExitCode> {
-    let (leave, leaving) = watch::channel(false);
-    signals(leave.clone())?;
-    let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
-    let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
-    let end = stdio::input_end(leave.clone());
-    input_end::watch(&input, &output, waits.stop, end)?;
-    let mut lines = LineBuffer::default();
-    match first_line::read(&mut input, &mut lines, waits.first_line) {
+    let (front, first) = Front::begin(waits)?;
+    match first {
         FirstLine::Closed => return Ok(ExitCode::SUCCESS),
         FirstLine::Read(client) => claim.client = client,
         // There is no one command that could get it. Each line of it is refused.
@@ -242,7 +219,7 @@ fn serve_host(
             print(&sentence);
             has_said_to_wait = true;
         }
-        if *leaving.borrow() {
+        if *front.leave.borrow() {
             return Ok(ExitCode::SUCCESS);
         }
     };
@@ -301,7 +278,7 @@ fn serve_host(
         mask,
         waits,
         stderr,
-        leaving,
+        leaving: front.leave.subscribe(),
         lease,
         shelves: StoreUsers::default(),
         pending_leaves: PendingLeaves::default(),
@@ -310,16 +287,10 @@ fn serve_host(
         claimed_losses,
         unkept,
     });
-    let front = Front {
-        input,
-        lines,
-        leaving: common.leaving.clone(),
-    };
     let carrying = Carrying {
         common,
         front,
         settings,
-        leave,
         session_calls,
         untold,
         named,
@@ -332,7 +303,6 @@ struct Carrying {
     common: Arc<BundleContext>,
     front: Front,
     settings: Settings,
-    leave: watch::Sender<bool>,
     session_calls: Option<SessionCalls>,
     untold: Option<Untold>,
     named: NamedStderr,
@@ -381,7 +351,6 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
         common,
         front,
         settings,
-        leave,
         session_calls,
         untold,
         named,
@@ -443,7 +412,7 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
         }
         speaker.close().await;
     });
-    let (pending_leaves, stop) = (common.pending_leaves.clone(), common.waits.stop);
+    let pending_leaves = common.pending_leaves.clone();
     tokio::spawn(async move {
         let Some((backends, current, handshake)) = is_made.recv().await else {
             return;
@@ -478,16 +447,12 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
     });
     let end = End::by_drop();
     let pipe = Pipe { to, from, end };
-    let driver = move |client| {
-        Driver::new(client, drive::policy(), named)
-            .telling(untold)
-            .at_close(close(leave, session_calls, true, stop))
-    };
+    let driver = move |client| Driver::new(client, drive::policy(), named).telling(untold);
     let close = async {
         let _ = speaking.await;
         answers.flush().await;
     };
     match front
-        .carry(pipe, driver, close, pending_leaves.wait())
+        .carry(pipe, driver, session_calls, close, pending_leaves.wait())
         .await? {}
 }

@@ -3,6 +3,8 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -93,6 +95,8 @@ pub(crate) struct Driver {
     untold: Vec<Untold>,
     probing: Option<Probing>,
     at_close: Option<AtClose>,
+    /// Whether a conversation has begun, for the thread that waits for signals.
+    has_begun: Arc<AtomicBool>,
     /// For the threads that end this process.
     current: Option<CurrentKeeper>,
     /// Whether the client does not speak JSON-RPC.
@@ -143,6 +147,7 @@ impl Driver {
             untold: Vec::new(),
             probing: None,
             at_close: None,
+            has_begun: Arc::default(),
             current: None,
             is_raw: false,
             is_over: false,
@@ -181,6 +186,12 @@ impl Driver {
     /// This is done when the host has closed its end.
     pub(crate) fn at_close(mut self, at_close: impl FnOnce(bool) + Send + 'static) -> Self {
         self.at_close = Some(Box::new(at_close));
+        self
+    }
+
+    /// Whether a conversation has begun is told here.
+    pub(crate) fn beginning(mut self, has_begun: Arc<AtomicBool>) -> Self {
+        self.has_begun = has_begun;
         self
     }
 
@@ -254,6 +265,8 @@ impl Driver {
         let mut asking: Option<JoinHandle<()>> = None;
         let mut alarm = Alarm::default();
         while self.carry_out() {
+            self.has_begun
+                .store(self.link.has_begun(), Ordering::Relaxed);
             let Self {
                 link,
                 began,

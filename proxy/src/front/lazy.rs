@@ -16,7 +16,7 @@ use super::drive::{self, Driver, Untold};
 use super::first_line::FOR_EVER;
 use super::pending_leaves::PendingLeaves;
 use super::probe::ProbePolicy;
-use super::stdio::{Front, close};
+use super::stdio::Front;
 use super::{FrontSetup, Instead, Way, run_with};
 use crate::memory::forbid_core_dumps;
 use crate::notices::print_claim;
@@ -68,7 +68,7 @@ async fn serve_host(begun: FrontSetup<'_>, connector: &mut KeeperConnector) -> I
         mask,
         waits,
         stderr: stderr.clone(),
-        leaving: leaving.clone(),
+        leaving,
         lease: None,
         shelves: StoreUsers::default(),
         pending_leaves: pending_leaves.clone(),
@@ -97,19 +97,18 @@ async fn serve_host(begun: FrontSetup<'_>, connector: &mut KeeperConnector) -> I
     let untold: Untold = Box::new(move || {
         print_claim(&to, loss, Some(outcome));
     });
-    let session_calls = connector.session();
-    let driver = move |client| {
-        Driver::new(client, drive::policy(), named)
-            .telling(Some(untold))
-            .at_close(close(leave, Some(session_calls), false, waits.stop))
-    };
+    let driver = move |client| Driver::new(client, drive::policy(), named).telling(Some(untold));
     let front = Front {
         input: input.try_clone()?,
         lines: std::mem::take(lines),
-        leaving,
+        leave,
+        stop: waits.stop,
+        marks: None,
     };
-    let leave = pending_leaves.wait();
-    match front.carry(pipe, driver, memory.flush(), leave).await? {}
+    let (session, left) = (Some(connector.session()), pending_leaves.wait());
+    match front
+        .carry(pipe, driver, session, memory.flush(), left)
+        .await? {}
 }
 
 fn server(program: &Program) -> Server {

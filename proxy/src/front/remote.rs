@@ -1,24 +1,19 @@
 //! The front of one server that runs elsewhere.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use mcp_sessiond_client::{ClaimRequest, Options};
 use mcp_sessiond_proto::Claimed;
 use mcp_sessiond_proto::types::LeaseRef;
-use tokio::sync::watch;
 
 use super::FAILED;
 use super::drive::{self, Driver, Untold};
-use super::first_line::{self, FirstLine};
-use super::input_end;
+use super::first_line::FirstLine;
 use super::probe::{self, Opening, ProbePolicy, Probing};
-use super::stdio::{self, Front, close, signals};
-use crate::lines::LineBuffer;
-use crate::memory::{forbid_core_dumps, give_back_once_started};
+use super::stdio::{Front, in_runtime};
+use crate::memory::forbid_core_dumps;
 use crate::notices::{note_unkept, print, print_claim};
 use crate::program::Program;
 use crate::server::connector::{NoBackend, connect_unkept};
@@ -39,20 +34,7 @@ pub fn run(
     waits: Waits,
 ) -> ExitCode {
     let mask = GivenMask::block(&ENDING);
-    let spoken = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .and_then(|runtime| {
-            runtime.spawn(give_back_once_started());
-            serve_host(&runtime, options, claim, shown, server, waits, mask)
-        });
-    match spoken {
-        Ok(code) => code,
-        Err(error) => {
-            print(&error);
-            ExitCode::from(FAILED)
-        }
-    }
+    in_runtime(|runtime| serve_host(runtime, options, claim, shown, server, waits, mask))
 }
 
 fn serve_host(
@@ -64,14 +46,8 @@ fn serve_host(
     waits: Waits,
     mask: GivenMask,
 ) -> io::Result<ExitCode> {
-    let (leave, leaving) = watch::channel(false);
-    signals(leave.clone())?;
-    let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
-    let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
-    let end = stdio::input_end(leave.clone());
-    input_end::watch(&input, &output, waits.stop, end)?;
-    let mut lines = LineBuffer::default();
-    let client = match first_line::read(&mut input, &mut lines, waits.first_line) {
+    let (mut front, first) = Front::begin(waits)?;
+    let client = match first {
         FirstLine::Closed => return Ok(ExitCode::SUCCESS),
         FirstLine::Read(client) => client,
         // There is no command that could get it. Each line of it is refused.
@@ -80,7 +56,7 @@ fn serve_host(
     let facts = ServerFacts::new(options.clone(), server.digest().clone());
     let as_known = ProbePolicy::AsKnown;
     let known = || facts.clone();
-    let opening = probe::answer(client, as_known, &known, &mut input, &mut lines);
+    let opening = probe::answer(client, as_known, &known, &mut front.input, &mut front.lines);
     match runtime.block_on(opening) {
         Opening::Client(client) => claim.client = client,
         // A probe is sent outside any session, so nothing of an earlier one is touched.
@@ -126,12 +102,8 @@ fn serve_host(
     };
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     forbid_core_dumps();
-    let store = ResumeStore::new(options, lease.as_ref(), shown, stderr, leaving.clone());
-    let front = Front {
-        input,
-        lines,
-        leaving,
-    };
+    let leaving = front.leave.subscribe();
+    let store = ResumeStore::new(options, lease.as_ref(), shown, stderr, leaving);
     runtime.block_on(async {
         let mut connector = server.connector(store);
         let pipe = match connect_unkept(&mut *connector).await {
@@ -145,11 +117,10 @@ fn serve_host(
             Driver::new(client, drive::policy(), named)
                 .learning(Probing::new(facts))
                 .telling(untold)
-                .at_close(close(leave, session_calls, true, waits.stop))
         };
         let nothing = std::future::ready(());
         match front
-            .carry(pipe, driver, connector.release(), nothing)
+            .carry(pipe, driver, session_calls, connector.release(), nothing)
             .await? {}
     })
 }

@@ -1,33 +1,83 @@
-//! What fronts have in common that have a runtime from their beginning.
+//! What fronts have in common whose server is a pipe: several servers, a remote one, and one that is
+//! started at its first call.
 
 use std::convert::Infallible;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mcp_sessiond_bundle::Pipe;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
+use super::FAILED;
 use super::client::Client;
 use super::drive::{Driver, Start};
-use super::input_end::{InputEnd, exit_within, wait_until_unread};
+use super::first_line::{self, FirstLine};
+use super::input_end::{self, InputEnd, exit_within, wait_until_unread};
 use super::leave::LAST_WORDS;
 use crate::closed;
 use crate::lines::LineBuffer;
+use crate::memory::give_back_once_started;
+use crate::notices::print;
 use crate::server::connector::Connected;
 use crate::server::keeper_connector::SessionCalls;
 use crate::signals::{die_of, note_signal, when_told_to_end};
+use crate::waits::Waits;
 
-/// A front that has a runtime, and what its host has said already.
+/// Runs a front in a runtime, and returns its exit code.
+pub(crate) fn in_runtime(serve: impl FnOnce(&Runtime) -> io::Result<ExitCode>) -> ExitCode {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let served = runtime.and_then(|runtime| {
+        runtime.spawn(give_back_once_started());
+        serve(&runtime)
+    });
+    served.unwrap_or_else(|error| {
+        print(&error);
+        ExitCode::from(FAILED)
+    })
+}
+
+/// A front whose server is a pipe, and what its host has said already.
 pub(crate) struct Front {
     pub(crate) input: File,
     pub(crate) lines: LineBuffer,
-    /// Whether the host has closed its end.
-    pub(crate) leaving: watch::Receiver<bool>,
+    /// Says whether the host has closed its end.
+    pub(crate) leave: watch::Sender<bool>,
+    /// How long what is under way is waited for then.
+    pub(crate) stop: Duration,
+    /// Whether a conversation has begun, where the session is closed by a mark, as there is no keeper
+    /// that could tell the daemon.
+    pub(crate) marks: Option<Arc<AtomicBool>>,
 }
 
 impl Front {
+    /// That of servers without one keeper, and what its host has begun with.
+    ///
+    /// # Errors
+    /// When there can be no more descriptors or threads.
+    pub(crate) fn begin(waits: Waits) -> io::Result<(Self, FirstLine)> {
+        let (leave, has_begun) = (watch::Sender::new(false), Arc::<AtomicBool>::default());
+        signals(leave.clone(), has_begun.clone())?;
+        let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
+        let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
+        input_end::watch(&input, &output, waits.stop, input_end(leave.clone()))?;
+        let mut lines = LineBuffer::default();
+        let first = first_line::read(&mut input, &mut lines, waits.first_line);
+        let front = Self {
+            input,
+            lines,
+            leave,
+            stop: waits.stop,
+            marks: Some(has_begun),
+        };
+        Ok((front, first))
+    }
+
     /// Carries lines between the host and this pipe, and ends this process when all is said, or the
     /// host has closed its end and reads nothing any more. `close` follows the last line, and then
     /// `leave`, also where nobody reads that line.
@@ -38,20 +88,26 @@ impl Front {
         self,
         pipe: Pipe,
         driver: impl FnOnce(Client) -> Driver,
+        session: Option<SessionCalls>,
         close: impl Future<Output = ()>,
         leave: impl Future<Output = ()>,
     ) -> io::Result<Infallible> {
         let Self {
             input,
             lines,
-            mut leaving,
+            leave: leaves,
+            stop,
+            marks,
         } = self;
+        let mut leaving = leaves.subscribe();
         let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
         let until_unread = output.try_clone()?;
         let client = Client::host(input, output, lines)?;
         let carried = async {
             let start = Start::Connected(Connected::Pipe(pipe), None);
-            driver(client).run(None, start).await;
+            let at_close = self::close(leaves, session, marks.is_some(), stop);
+            let driver = driver(client).beginning(marks.unwrap_or_default());
+            driver.at_close(at_close).run(None, start).await;
             close.await;
         };
         let gone = async {
@@ -94,18 +150,21 @@ pub(crate) fn close(
     }
 }
 
-/// What happens at the end of the input of a front that has a runtime.
-pub(crate) fn input_end(leave: watch::Sender<bool>) -> InputEnd {
+/// What happens at the end of the input of such a front.
+fn input_end(leave: watch::Sender<bool>) -> InputEnd {
     InputEnd {
         leave: Box::new(move || _ = leave.send_replace(true)),
         exits: Box::new(|| true),
     }
 }
 
-/// Ends this process by a signal that asks it to, once the keepers were told that this is orderly.
-pub(crate) fn signals(leave: watch::Sender<bool>) -> io::Result<()> {
+/// Ends this process by a signal that asks it to, once the keepers were told that this is orderly. There
+/// is no keeper that could tell the daemon.
+fn signals(leave: watch::Sender<bool>, has_begun: Arc<AtomicBool>) -> io::Result<()> {
     when_told_to_end(move |signal| {
-        closed::mark();
+        if has_begun.load(Ordering::Relaxed) {
+            closed::mark();
+        }
         note_signal(signal);
         leave.send_replace(true);
         // Long enough for a few bytes to each of them; the host may have no patience for more.

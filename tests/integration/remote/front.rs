@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::login::Guarded;
 use super::{express, resumable};
 use crate::several::all;
+use crate::told_to_models::wrapping;
 use crate::world;
 use crate::wrap::{gate, open, wrapped};
 
@@ -54,6 +55,32 @@ fn an_unknown_host_s_close_ends_the_session_and_a_cut_does_not() {
     // A front starts the next one.
     let mut client = connect(&world, &server.url);
     assert_eq!(count(&mut client), "1", "closed without a daemon");
+}
+
+/// Its host has begun no conversation that the signal could close.
+#[test]
+fn a_signal_to_a_front_that_was_only_probed_closes_nothing() {
+    for is_listed in [false, true] {
+        let world = world("").with_hosts("[]");
+        let _daemon = world.daemon();
+        let servers = resumable(&world);
+        let words = if is_listed {
+            wrapping(&world, (&["--all"], true))
+        } else {
+            wrapped(&world, std::slice::from_ref(&servers[0].1.url))
+        };
+        let mut client = Client::connected(world.front(&words));
+        assert_eq!(count(&mut client), "1", "{is_listed}");
+        client.pipe.kill();
+        let mut probing = Client::new(world.front(&words));
+        let meta = json!({"io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"}});
+        let probe = probing.request("server/discover", json!({"_meta": meta}));
+        assert!(probing.answer(probe)["error"].is_object(), "{is_listed}");
+        probing.pipe.signal(Signal::SIGTERM);
+        probing.pipe.wait();
+        let mut client = Client::connected(world.front(&words));
+        assert_eq!(count(&mut client), "2", "{is_listed}");
+    }
 }
 
 #[test]
