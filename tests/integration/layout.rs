@@ -20,11 +20,12 @@ use source::{Module, Package};
 use crate::fixture;
 
 /// Every package, and the packages of ours that it may depend on.
-const PACKAGES: [(&str, &[&str]); 14] = [
+const PACKAGES: [(&str, &[&str]); 15] = [
     ("proto", &[]),
     ("proto/jsonrpc", &[]),
     ("process/identity", &["proto"]),
     ("process", &["identity"]),
+    ("client/rust/http-session", &["jsonrpc", "proto"]),
     ("client/rust", &["jsonrpc", "proto"]),
     ("client/c", &["client"]),
     ("daemon/registry", &["identity", "proto"]),
@@ -38,7 +39,14 @@ const PACKAGES: [(&str, &[&str]); 14] = [
     (
         "proxy/serve",
         &[
-            "bundle", "client", "jsonrpc", "process", "proto", "proxy", "upstream",
+            "bundle",
+            "client",
+            "http-session",
+            "jsonrpc",
+            "process",
+            "proto",
+            "proxy",
+            "upstream",
         ],
     ),
     ("proxy/upstream", &["jsonrpc", "process", "proto", "relay"]),
@@ -51,8 +59,18 @@ const PACKAGES: [(&str, &[&str]); 14] = [
 ];
 
 /// Packages that do no I/O and read no clock: everything that they depend on, `std` not among it.
-const PURE: [(&str, &[&str]); 4] = [
+const PURE: [(&str, &[&str]); 5] = [
     ("proto/jsonrpc", &["bytes", "serde", "serde_json"]),
+    (
+        "client/rust/http-session",
+        &[
+            "bytes",
+            "mcp-sessiond-jsonrpc",
+            "mcp-sessiond-proto",
+            "serde",
+            "serde_json",
+        ],
+    ),
     (
         "process/identity",
         &["mcp-sessiond-proto", "sha2", "thiserror"],

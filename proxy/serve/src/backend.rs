@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use mcp_sessiond_client::{Session, SessionId, StreamId};
+use mcp_sessiond_http_session::messages::Id;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::messages::Id;
 use crate::refusal::Refusal;
 
 /// The backend is gone.

@@ -24,6 +24,7 @@ use mcp_sessiond_bundle::{BundleStore, Decorations, Style};
 use mcp_sessiond_client::{
     Control, Options, Session, SessionError, SessionId, SessionStatus, Start,
 };
+use mcp_sessiond_http_session::messages::Id;
 use mcp_sessiond_proxy::front::bundle::{self, Server};
 use mcp_sessiond_proxy::server::remote::ResumeStore;
 use mcp_sessiond_proxy::server::service::{self, NotLeased, Service};
@@ -36,8 +37,7 @@ use self::session::BundleBackend;
 use self::source::RunningServer;
 use crate::backend::{Backend, Backends};
 use crate::keeper_backend::{claim, refused};
-use crate::messages::Id;
-use crate::record::Record;
+use crate::record;
 use crate::refusal::Refusal;
 use crate::settings::Settings;
 use crate::stderr::warn;
@@ -230,10 +230,10 @@ impl Common {
 
     async fn bundle(self: &Arc<Self>, session: &Session) -> Result<Arc<dyn Backend>, Refusal> {
         let listing = self.listing();
-        let (record, state) = crate::live::within_hold(self.hold, async {
+        let (handshake, state) = crate::live::within_hold(self.hold, async {
             let view = session.view().await?;
             Ok((
-                Record::of(session, &view).await?,
+                record::of(session, &view).await?,
                 ResumeState::load(session, &self.ended).await?,
             ))
         })
@@ -251,8 +251,8 @@ impl Common {
             listing,
             running,
         );
-        if let Some(record) = record {
-            bundled.go_on(&record).await;
+        if let Some(handshake) = handshake {
+            bundled.go_on(&handshake).await;
         }
         Ok(bundled)
     }

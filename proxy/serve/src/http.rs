@@ -18,6 +18,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use mcp_sessiond_client::tower::{SESSION_HEADER as SESSION, name_session, named_by_cookies};
 use mcp_sessiond_client::{Caller, SessionId};
+use mcp_sessiond_http_session::handshake::{ASSUMED, VERSIONS};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use crate::admission;
@@ -26,7 +27,6 @@ use crate::inspect;
 use crate::live::Live;
 use crate::live::tail::Parts;
 use crate::modern;
-use crate::record::{ASSUMED, VERSIONS};
 use crate::refusal::Refusal;
 use crate::response::event_stream;
 use crate::settings::Settings;
@@ -224,7 +224,7 @@ async fn by_cookie(
 /// Checks the version of MCP that a request names.
 fn speaks(live: &Live, headers: &HeaderMap) -> Result<(), Refusal> {
     let version = named(headers, &VERSION).unwrap_or(ASSUMED);
-    if version == live.record().version || VERSIONS.contains(&version) {
+    if version == live.handshake().version || VERSIONS.contains(&version) {
         return Ok(());
     }
     let known = VERSIONS.join(", ");

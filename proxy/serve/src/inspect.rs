@@ -289,7 +289,7 @@ impl Inspector {
     ) -> Result<Option<SessionRow>, Refusal> {
         let live = self.table.served(&view.session);
         let access = match &live {
-            Some(live) if live.is_of(caller) => Access::of(live.record()),
+            Some(live) if live.is_of(caller) => Access::of(live.handshake()),
             Some(_) => Access::Others,
             None => self.access(&view.session, caller).await?,
         };

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mcp_sessiond_client::{Session, SessionId};
+use mcp_sessiond_http_session::messages::Id;
 use mcp_sessiond_proxy::program::Program;
 use mcp_sessiond_proxy::server::service::{
     self, Command, Gone, NoBackend, NotLeased, Options, Service,
 };
 
 use crate::backend::{Backend, Backends, Ended, ServerLine};
-use crate::messages::Id;
 use crate::refusal::{Refusal, no_server};
 use crate::settings::Settings;
 

@@ -22,10 +22,9 @@
 //! - [`table`]: the sessions that this process serves.
 //! - [`live`]: one of them: how it begins, the calls of its client, the lines of its server, and
 //!   the readers of its streams.
-//! - [`record`]: the handshake that is stored with a session.
-//! - [`stream_router`]: which stream a message of the server goes to, as a state machine without
-//!   I/O.
-//! - [`messages`]: JSON-RPC messages in both directions, and the ids by which each side knows them.
+//!   Which message goes to which stream is decided in the package `http-session`.
+//! - [`record`]: where the handshake of a session is stored.
+//! - [`first_answer`]: the answer of a server to our first request.
 //! - [`modern`]: MCP 2026-07-28, which has no sessions.
 //!
 //! **Servers**
@@ -53,6 +52,7 @@ pub mod bundles;
 mod connections;
 pub mod counts;
 pub mod endpoints;
+mod first_answer;
 mod half_close;
 pub mod http;
 pub mod identity_headers;
@@ -60,7 +60,6 @@ pub mod inspect;
 pub mod jwt;
 pub mod keeper_backend;
 pub mod live;
-pub mod messages;
 pub mod modern;
 pub mod record;
 pub mod refusal;
@@ -70,7 +69,6 @@ mod send_budget;
 pub mod settings;
 mod start_error;
 mod stderr;
-pub mod stream_router;
 pub mod table;
 pub mod token;
 pub mod upstream;

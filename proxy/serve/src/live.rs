@@ -7,22 +7,23 @@ pub(crate) mod handshake;
 mod restore;
 pub mod tail;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mcp_sessiond_client::{Caller, EventId, Json, Session, SessionError, SessionId, StreamId};
+use mcp_sessiond_http_session::handshake::Handshake;
+use mcp_sessiond_http_session::policy::Policy;
+pub use mcp_sessiond_http_session::session::Disuse;
+use mcp_sessiond_http_session::session::HttpSession;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Duration, Instant, timeout};
 
 use crate::backend::{Backends, Slot};
 use crate::counts::Counts;
-use crate::messages::{Id, undeliverable_request};
-use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::settings::Settings;
-use crate::stream_router::StreamRouter;
 
 pub use self::handshake::Beginning;
 pub(crate) use self::handshake::within_hold;
@@ -83,15 +84,6 @@ pub enum ReaderEnd {
     MadeRoom(Duration),
 }
 
-/// For how long a session could make room for another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Disuse {
-    /// Nobody reads it, and nobody has used it for this time.
-    Unused(Duration),
-    /// A client reads it, and has posted nothing for this time.
-    Read(Duration),
-}
-
 /// The receiving end of a stream.
 #[derive(Debug)]
 pub struct EventReceiver {
@@ -115,44 +107,18 @@ impl EventSender {
 
 #[derive(Debug)]
 struct State {
-    router: StreamRouter,
+    session: HttpSession,
     readers: HashMap<StreamId, EventSender>,
-    /// Streams whose last message is being stored.
-    finishing: HashSet<StreamId>,
-    /// The last event of the standalone stream that was sent to a reader.
-    last_delivered: Option<(u64, EventId)>,
-    /// Whether a task stores `last_delivered` at the moment.
+    /// Whether a task stores which event was delivered last.
     is_storing_delivered: bool,
-    /// The incarnation of the server that runs.
-    running: Option<String>,
-    /// The incarnation of the server that was sent `notifications/initialized`.
-    initialized: Option<String>,
-    /// The calls that a former process has left open, until the server has said which of them it
-    /// knows.
-    inherited: Vec<InheritedStream>,
-    /// When a client last read, called or waited.
-    active: Instant,
-    /// When a client last posted something, or a call of its ended. Reading does not count.
-    called: Instant,
     /// How often its server was started again.
     restarts: u32,
     /// What the client's log is told with its next call.
     untold: Option<Json>,
     /// Whether standard error says already that there is no room for events.
     has_warned: bool,
-    ended: bool,
     /// Why readers get no more events once it has ended.
     end: ReaderEnd,
-}
-
-/// A stream of a former process, with calls that were not answered on it.
-#[derive(Debug)]
-struct InheritedStream {
-    stream: StreamId,
-    calls: Vec<Id>,
-    /// Whether all of its events are still there. If not, an answer may be among those that are
-    /// gone.
-    is_whole: bool,
 }
 
 /// A session that this process serves.
@@ -160,7 +126,9 @@ pub struct Live {
     shared: Arc<Shared>,
     session: Session,
     caller: Caller,
-    record: Record,
+    handshake: Handshake,
+    /// When this process took it up.
+    since: Instant,
     state: Mutex<State>,
     backend: Slot,
     /// Notified when a server is gone, and all that it has said is stored.
@@ -174,34 +142,39 @@ impl fmt::Debug for Live {
 }
 
 impl Live {
-    fn new(shared: Arc<Shared>, session: Session, caller: Caller, record: Record) -> Arc<Self> {
+    fn new(
+        shared: Arc<Shared>,
+        session: Session,
+        caller: Caller,
+        handshake: Handshake,
+    ) -> Arc<Self> {
+        let policy = Policy {
+            redirect: shared.settings.redirect,
+            attributes: false,
+        };
         let state = State {
-            router: StreamRouter::new(shared.settings.redirect),
+            session: HttpSession::new(policy, Duration::ZERO),
             readers: HashMap::new(),
-            finishing: HashSet::new(),
-            last_delivered: None,
             is_storing_delivered: false,
-            running: None,
-            initialized: None,
-            inherited: Vec::new(),
-            active: Instant::now(),
-            called: Instant::now(),
             restarts: 0,
             untold: None,
             has_warned: false,
-            ended: false,
             end: ReaderEnd::Ended,
         };
-        let (state, backend) = (Mutex::new(state), Slot::default());
         Arc::new(Self {
             shared,
             session,
             caller,
-            record,
-            state,
-            backend,
+            handshake,
+            since: Instant::now(),
+            state: Mutex::new(state),
+            backend: Slot::default(),
             gone: Notify::new(),
         })
+    }
+
+    fn now(&self) -> Duration {
+        self.since.elapsed()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -219,8 +192,8 @@ impl Live {
     }
 
     /// Its handshake.
-    pub fn record(&self) -> &Record {
-        &self.record
+    pub fn handshake(&self) -> &Handshake {
+        &self.handshake
     }
 
     /// The settings of this process.
@@ -230,7 +203,7 @@ impl Live {
 
     /// Whether it has ended.
     pub fn has_ended(&self) -> bool {
-        self.state().ended
+        self.state().session.has_ended()
     }
 
     /// Checks that the session was made for this caller.
@@ -238,7 +211,7 @@ impl Live {
     /// # Errors
     /// 403.
     pub fn admit(&self, caller: &Caller) -> Result<(), Refusal> {
-        self.state().active = Instant::now();
+        self.state().session.touch(self.now());
         if same_caller(&self.caller, caller) {
             Ok(())
         } else {
@@ -248,18 +221,7 @@ impl Live {
 
     /// Notes which readers have gone.
     pub fn forget_gone_readers(&self) {
-        self.state().forget_gone_readers();
-    }
-
-    /// Whether a client reads, or waits for an answer.
-    fn is_busy(&self) -> bool {
-        let mut state = self.state();
-        state.forget_gone_readers();
-        let busy = !state.readers.is_empty() || !state.router.is_idle();
-        if busy {
-            state.active = Instant::now();
-        }
-        busy
+        self.state().forget_gone_readers(self.now());
     }
 
     /// How this session of the caller could make room for another one. None: it is another
@@ -268,29 +230,28 @@ impl Live {
         if !same_caller(&self.caller, caller) {
             return None;
         }
-        let is_busy = self.is_busy();
-        let state = self.state();
-        // A question that nobody is there to answer keeps no session.
-        if !state.router.is_idle() || (is_busy && state.router.has_question()) {
-            return None;
-        }
-        Some(match is_busy {
-            true => Disuse::Read(state.called.elapsed()),
-            false => Disuse::Unused(state.active.elapsed()),
-        })
+        let mut state = self.state();
+        state.forget_gone_readers(self.now());
+        state.session.disuse(self.now())
     }
 
     /// Ends the session if nobody has used it for too long. Tells the daemon of one that is in use,
     /// and lets go of one that the daemon has ended.
     pub async fn check_idle(&self) {
-        if self.is_busy() {
+        let (is_busy, idle) = {
+            let mut state = self.state();
+            state.forget_gone_readers(self.now());
+            let is_busy = state.session.is_busy(self.now());
+            (is_busy, state.session.idle(self.now()))
+        };
+        if is_busy {
             drop(
                 self.session
                     .touch()
                     .await
                     .map_err(|error| self.on_refusal(error.into())),
             );
-        } else if self.state().active.elapsed() >= self.settings().idle {
+        } else if idle >= self.settings().idle {
             drop(self.end().await);
         }
     }
@@ -331,19 +292,12 @@ impl Live {
     /// Makes the caller the reader of a stream; the former reader's connection ends. None: nothing
     /// more will come there.
     pub fn read(&self, stream: &StreamId) -> Option<EventReceiver> {
-        let mut state = self.state();
-        let comes = stream.as_str() == StreamId::STANDALONE
-            || state.router.is_open(stream)
-            || state.finishing.contains(stream);
-        (comes && !state.ended).then(|| state.read(stream))
+        self.state().read(stream, self.now())
     }
 
     /// The last event of the standalone stream that was sent to a reader.
-    pub fn last_delivered(&self) -> Option<EventId> {
-        self.state()
-            .last_delivered
-            .as_ref()
-            .map(|(_, id)| id.clone())
+    pub fn last_delivered(&self) -> Option<(u64, EventId)> {
+        self.state().session.last_delivered().cloned()
     }
 
     /// This event of the standalone stream is being sent to its reader. It is noted in the
@@ -351,27 +305,21 @@ impl Live {
     /// that, the next reader gets the event again.
     pub fn delivered(self: &Arc<Self>, position: u64, id: &EventId) {
         let mut state = self.state();
-        if state
-            .last_delivered
-            .as_ref()
-            .is_none_or(|(last, _)| *last < position)
+        if state.session.delivered(position, id)
+            && !std::mem::replace(&mut state.is_storing_delivered, true)
         {
-            state.last_delivered = Some((position, id.clone()));
-            if !std::mem::replace(&mut state.is_storing_delivered, true) {
-                tokio::spawn(self.clone().store_last_delivered());
-            }
+            tokio::spawn(self.clone().store_last_delivered());
         }
     }
 
     /// This event was read from the daemon, and is being sent to a reader. If it is kept in the
     /// place of a request of the server's, nobody got that, and the server is told.
     pub async fn replayed(self: &Arc<Self>, event: &EventId) {
-        let lost = self.state().router.lost_request(event);
-        if let Some(id) = lost
+        let refused = self.state().session.replayed(event);
+        if let Some(refused) = refused
             && let Ok(server) = self.server().await
         {
-            let why = "the client hung up before it got this request, which is too large to be kept (limits.message_bytes)";
-            let _ = server.send(undeliverable_request(&id, why).into()).await;
+            let _ = server.send(refused).await;
         }
     }
 
@@ -380,10 +328,8 @@ impl Live {
         loop {
             let last = {
                 let mut state = self.state();
-                let last = state
-                    .last_delivered
-                    .clone()
-                    .filter(|last| stored.as_ref() != Some(last));
+                let last = state.session.last_delivered().cloned();
+                let last = last.filter(|last| stored.as_ref() != Some(last));
                 state.is_storing_delivered = last.is_some();
                 last
             };
@@ -426,9 +372,7 @@ impl Live {
     /// that serves the name next.
     pub fn close(&self) {
         let mut state = self.state();
-        state.ended = true;
-        state.running = None;
-        state.router.clear();
+        state.session.end();
         let why = state.end;
         state
             .readers
@@ -444,9 +388,12 @@ impl Live {
     /// How it is at the moment.
     pub fn status(&self) -> LiveStatus {
         let mut state = self.state();
-        state.forget_gone_readers();
+        state.forget_gone_readers(self.now());
+        let calls = state.session.open_calls();
         LiveStatus {
-            calls: state.router.open_calls().collect(),
+            calls: calls
+                .map(|(stream, count)| (stream.clone(), count))
+                .collect(),
             readers: state.readers.keys().cloned().collect(),
         }
     }
@@ -474,7 +421,7 @@ impl Live {
             loop {
                 let mut gone = pin!(self.gone.notified());
                 gone.as_mut().enable();
-                if self.state().running.as_deref() != Some(backend.incarnation()) {
+                if !self.state().session.is_running(backend.incarnation()) {
                     return;
                 }
                 gone.await;
@@ -492,7 +439,10 @@ impl Live {
 }
 
 impl State {
-    fn read(&mut self, stream: &StreamId) -> EventReceiver {
+    fn read(&mut self, stream: &StreamId, now: Duration) -> Option<EventReceiver> {
+        if !self.session.reads(stream, now) {
+            return None;
+        }
         let (sender, events) = mpsc::channel(WAITING_MAX);
         let end = Arc::new(OnceLock::new());
         let reader = EventSender {
@@ -502,37 +452,31 @@ impl State {
         if let Some(former) = self.readers.insert(stream.clone(), reader) {
             former.end(ReaderEnd::Replaced);
         }
-        self.router.set_reader(stream, true);
-        self.active = Instant::now();
-        EventReceiver { events, end }
+        Some(EventReceiver { events, end })
     }
 
     /// Forgets readers that have gone.
-    fn forget_gone_readers(&mut self) {
+    fn forget_gone_readers(&mut self, now: Duration) {
         let Self {
-            readers,
-            router,
-            active,
-            ..
+            readers, session, ..
         } = self;
         readers.retain(|stream, reader| {
             let is_there = !reader.events.is_closed();
             if !is_there {
-                router.set_reader(stream, false);
-                *active = Instant::now();
+                session.reader_gone(stream, now);
             }
             is_there
         });
     }
 
     /// Sends an event to the reader of its stream. False: there is none.
-    fn deliver(&mut self, stream: &StreamId, sent: StoredEvent) -> bool {
+    fn deliver(&mut self, stream: &StreamId, sent: StoredEvent, now: Duration) -> bool {
         let Some(reader) = self.readers.get(stream) else {
             return false;
         };
         match reader.events.try_send(sent) {
             Ok(()) => {
-                self.router.set_resumable(stream);
+                self.session.sent(stream);
                 true
             }
             Err(mpsc::error::TrySendError::Full(_)) => {
@@ -545,17 +489,15 @@ impl State {
             }
             Err(mpsc::error::TrySendError::Closed(_)) => {
                 self.readers.remove(stream);
-                self.router.set_reader(stream, false);
+                self.session.reader_gone(stream, now);
                 false
             }
         }
     }
 
     /// A stream has ended.
-    fn finish(&mut self, stream: &StreamId) {
-        self.called = Instant::now();
-        self.finishing.remove(stream);
-        self.router.set_reader(stream, false);
+    fn finish(&mut self, stream: &StreamId, now: Duration) {
+        self.session.finished(stream, now);
         if let Some(reader) = self.readers.remove(stream) {
             reader.end(ReaderEnd::Ended);
         }

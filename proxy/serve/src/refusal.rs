@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 pub use mcp_sessiond_client::tower::{CONNECTION, INVALID, Refusal};
+use mcp_sessiond_http_session::posted::Malformed;
 
 /// There is no server for the session.
 pub fn no_server(why: impl Display) -> Refusal {
@@ -21,4 +22,13 @@ pub fn daemon_away(waited: Duration) -> Refusal {
         "the daemon mcp-sessiond did not answer within {} ms",
         waited.as_millis()
     ))
+}
+
+/// The body of a POST is refused: 400.
+pub fn malformed(malformed: Malformed) -> Refusal {
+    let Malformed { code, message } = malformed;
+    Refusal {
+        code,
+        ..Refusal::invalid(message)
+    }
 }

@@ -7,9 +7,6 @@ use axum::http::{HeaderValue, Response, header};
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 
-/// A comment, so that proxies and clients see that the connection is alive.
-pub const COMMENT: &str = ": still here\n\n";
-
 /// A message, which is JSON.
 pub fn json(text: String) -> Response<Body> {
     let mut response = Response::new(Body::from(text));

@@ -15,6 +15,8 @@ use futures::future::BoxFuture;
 use mcp_sessiond_client::{
     Control, Error, Options, Session, SessionError, SessionId, Start, StreamId,
 };
+use mcp_sessiond_http_session::messages::Id;
+use mcp_sessiond_jsonrpc::id_prefix::parts;
 use mcp_sessiond_proxy::server::remote::ResumeStore;
 use mcp_sessiond_proxy::server::service::{self, NotLeased, Service};
 use mcp_sessiond_upstream::{
@@ -26,7 +28,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::backend::{Backend, Backends, Ended, ServerLine};
 use crate::keeper_backend::claim;
-use crate::messages::{Id, parts};
 use crate::refusal::{Refusal, no_server};
 use crate::settings::Settings;
 use crate::stderr::warn;

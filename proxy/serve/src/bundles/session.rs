@@ -14,6 +14,8 @@ use mcp_sessiond_bundle::{
     Backends, BundleServer, BundleStore, Message, Receipt, Source, TrackedLine, WAITING,
 };
 use mcp_sessiond_client::{RequestId, Session};
+use mcp_sessiond_http_session::handshake::Handshake;
+use mcp_sessiond_http_session::messages::{Id, answered_ids};
 use mcp_sessiond_jsonrpc::answers;
 use mcp_sessiond_proxy::front::bundle::report::Report;
 use mcp_sessiond_proxy::front::bundle::{Server, identities};
@@ -24,8 +26,6 @@ use tokio::time::timeout;
 use super::source::{InheritedCalls, KeeperSource, Links, RunningServer};
 use super::{Common, Listing};
 use crate::backend::{Backend, Ended, ServerLine};
-use crate::messages::{Id, answered_ids};
-use crate::record::Record;
 use crate::stderr::warn;
 
 /// The id of the `initialize` that a former process had sent, and that the bundle of this one gets
@@ -149,8 +149,8 @@ impl BundleBackend {
     }
 
     /// Goes on where a former process was, with its handshake.
-    pub(super) async fn go_on(&self, record: &Record) {
-        let params = &record.initialize;
+    pub(super) async fn go_on(&self, handshake: &Handshake) {
+        let params = &handshake.initialize;
         let line = answers::request(ID, "initialize", params.get());
         self.continues.store(true, Ordering::SeqCst);
         self.speaker.receive(&line).await;

@@ -11,6 +11,9 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, join_all};
 use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Receipt, Source, TrackedLine, WAITING};
 use mcp_sessiond_client::SessionId;
+use mcp_sessiond_http_session::messages::Id;
+use mcp_sessiond_http_session::substitute::outcome_unknown;
+use mcp_sessiond_jsonrpc::id_prefix::{from_asked, tagged};
 use mcp_sessiond_jsonrpc::message::Line;
 use mcp_sessiond_proxy::front::bundle::{Launch, Server};
 use mcp_sessiond_proxy::id_prefix::with_id_prefix;
@@ -23,7 +26,6 @@ use tokio::time::timeout;
 
 use super::Common;
 use super::confirm_order::{ConfirmOrder, Unconfirmed};
-use crate::messages::{Id, from_asked, outcome_unknown, tagged};
 
 /// A server of the list, for one session.
 pub(super) struct KeeperSource {

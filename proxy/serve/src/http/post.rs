@@ -12,6 +12,9 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use mcp_sessiond_client::tower::SessionCookie;
 use mcp_sessiond_client::{Caller, Json};
+use mcp_sessiond_http_session::messages::{Id, is_answer};
+use mcp_sessiond_http_session::posted::{Posted, PostedKind, read_post};
+use mcp_sessiond_http_session::{sse, substitute};
 use mcp_sessiond_jsonrpc::answers;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
@@ -23,8 +26,7 @@ use super::{
 };
 use crate::live::tail::Tail;
 use crate::live::{Beginning, Live};
-use crate::messages::{self, Id, Posted, PostedKind, read_post};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, malformed};
 use crate::response::{event_stream, json};
 use crate::settings::Settings;
 
@@ -65,7 +67,7 @@ async fn as_message(response: Response<Body>) -> Result<Response<Body>, Refusal>
     let text = body.collect().await.map_err(|_| broken())?.to_bytes();
     let text = String::from_utf8_lossy(&text);
     let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
-    let mut answers: Vec<&str> = data.filter(|data| messages::is_answer(data)).collect();
+    let mut answers: Vec<&str> = data.filter(|data| is_answer(data)).collect();
     let Some(last) = answers.pop() else {
         return Err(broken());
     };
@@ -84,10 +86,7 @@ async fn as_message(response: Response<Body>) -> Result<Response<Body>, Refusal>
 async fn as_event(response: Response<Body>) -> Result<Response<Body>, Refusal> {
     let (head, body) = response.into_parts();
     let text = body.collect().await.map_err(|_| broken())?.to_bytes();
-    let event = format!(
-        "event: message\ndata: {}\n\n",
-        String::from_utf8_lossy(&text)
-    );
+    let event = sse::event(None, &String::from_utf8_lossy(&text));
     let mut stream = event_stream(futures::stream::iter([Bytes::from(event)]));
     for (name, value) in &head.headers {
         if ![CONTENT_TYPE, CONTENT_LENGTH].contains(name) {
@@ -104,13 +103,13 @@ async fn answer(
     headers: &HeaderMap,
     sent: Bytes,
 ) -> Result<Response<Body>, Refusal> {
-    let (messages, is_batch) = read_post(&sent)?;
+    let (messages, is_batch) = read_post(&sent).map_err(malformed)?;
     let refused = messages.iter().find_map(|message| match &message.kind {
         PostedKind::NotJson(id, why) => Some((id, why)),
         _ => None,
     });
     match refused {
-        Some((id, why)) if !is_batch => return Ok(json(messages::not_json_params(id, why))),
+        Some((id, why)) if !is_batch => return Ok(json(substitute::not_json_params(id, why))),
         // Nothing of a batch is carried out then.
         Some((_, why)) => return Err(Refusal::invalid(why.clone())),
         None => {}
@@ -135,10 +134,10 @@ async fn answer(
         };
     }
     let live = session(&table, &caller, headers).await?;
-    if is_batch && !live.record().batches() {
+    if is_batch && !live.handshake().batches() {
         return Err(Refusal::invalid(format!(
             "MCP {} has no batches",
-            live.record().version
+            live.handshake().version
         )));
     }
     let session = live.id().clone();
@@ -158,7 +157,7 @@ async fn answer(
     let Ok(called) = called.await else {
         let unknown: Vec<_> = calls
             .iter()
-            .map(|id| messages::outcome_unknown(id))
+            .map(|id| substitute::outcome_unknown(id))
             .collect();
         return Ok(json(errors(&unknown, is_batch)));
     };
@@ -167,7 +166,7 @@ async fn answer(
         Err(refusal) if is_about_the_call(&refusal) => {
             let refused: Vec<_> = calls
                 .iter()
-                .map(|id| messages::refused(id, &refusal))
+                .map(|id| substitute::refused(id, refusal.code, &refusal.message))
                 .collect();
             Ok(json(errors(&refused, is_batch)))
         }
@@ -213,7 +212,7 @@ async fn initialize(
     let is_asked_for = !headers.contains_key(SESSION) && headers.contains_key(RECONNECT);
     if let Some(live) = known(table, &caller, headers)
         .await?
-        .filter(|live| is_asked_for || live.record().is_of(&params))
+        .filter(|live| is_asked_for || live.handshake().is_of(params.get()))
     {
         let mut response = handshaken(settings, path, &live, id);
         // As for streams: what a cookie has named, scripts don't get to know.
@@ -264,7 +263,7 @@ async fn known(
 
 /// The answer to `initialize` that is on record.
 fn handshaken(settings: &Settings, path: &str, live: &Live, id: &Id) -> Response<Body> {
-    let mut response = json(answers::result(id, live.record().result.get()));
+    let mut response = json(answers::result(id, live.handshake().result.get()));
     let headers = response.headers_mut();
     name_session(headers, live.id());
     if settings.cookie {

@@ -1,12 +1,12 @@
 //! What the page gets to know of sessions: never a message, a value or the id of an event.
 
 use mcp_sessiond_client::{Part, SessionId, SessionStatus, SessionView};
+use mcp_sessiond_http_session::handshake::Handshake;
 use mcp_sessiond_proto::debug::StreamInfo;
 use mcp_sessiond_proto::{ServiceName, StreamId};
 use serde::{Deserialize, Serialize};
 
 use crate::live::LiveStatus;
-use crate::record::Record;
 use crate::settings::{Settings, Target};
 
 /// Characters of a client's name or version that are shown.
@@ -132,8 +132,8 @@ pub(super) enum Access {
 }
 
 impl Access {
-    pub(super) fn of(record: &Record) -> Self {
-        Self::Own(Client::of(record))
+    pub(super) fn of(handshake: &Handshake) -> Self {
+        Self::Own(Client::of(handshake))
     }
 
     /// The caller's, as the daemon has it.
@@ -156,7 +156,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    fn of(record: &Record) -> Self {
+    fn of(handshake: &Handshake) -> Self {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         struct Params {
@@ -168,12 +168,12 @@ impl Client {
             name: Option<String>,
             version: Option<String>,
         }
-        let params: Params = serde_json::from_str(record.initialize.get()).unwrap_or_default();
+        let params: Params = serde_json::from_str(handshake.initialize.get()).unwrap_or_default();
         let Info { name, version } = params.client_info;
         Self {
             name: name.map(shorten),
             version: version.map(shorten),
-            protocol: Some(shorten(record.version.clone())),
+            protocol: Some(shorten(handshake.version.clone())),
         }
     }
 }

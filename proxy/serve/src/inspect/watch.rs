@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_client::{Cursor, Event, Json, Replayed, Session, SessionError};
+use mcp_sessiond_http_session::sse::COMMENT;
 use mcp_sessiond_jsonrpc::message::{Kind, Line};
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
 use super::views::{now_ms, shorten};
-use crate::response::COMMENT;
 
 /// Events of the past that a page is told of at first.
 const PAST_MAX: u64 = 200;

@@ -5,15 +5,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_sessiond_client::{Error, Json, RequestId, SessionError, SessionStatus, Stream, StreamId};
+use mcp_sessiond_client::{Error, RequestId, SessionError, SessionStatus, Stream};
+use mcp_sessiond_http_session::keep::{Failure, Keep, Message, Next, Use, too_large};
+use mcp_sessiond_http_session::session::Effect;
+use mcp_sessiond_http_session::substitute::undeliverable_request;
 use tokio::time::sleep;
 
 use super::{Live, StoredEvent};
 use crate::backend::{Backend, ServerLine};
-use crate::messages::{
-    Id, ServerMessage, answer_not_stored, answered_id, in_place_of_request, outcome_unknown,
-    read_server_line, undeliverable_request,
-};
 
 /// The pause before the daemon is asked again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -28,16 +27,6 @@ pub(super) enum Stored {
     Yes,
     /// It is lost: it is larger than what can be stored, or its session has ended.
     No,
-}
-
-/// What a message is to its stream.
-#[derive(Debug, Clone, Copy)]
-enum Use<'a> {
-    Plain,
-    /// The stream ends with it.
-    Last,
-    /// A request of the server's of this id, which waits for the client's answer.
-    Question(&'a Id),
 }
 
 impl Live {
@@ -62,114 +51,103 @@ impl Live {
             line,
             stream,
         } = line;
-        let (mut messages, mut unsendable) = (Vec::new(), Vec::new());
-        let mut nth = 0_u32;
-        read_server_line(&line, backend.incarnation(), |kind, message| {
-            // The line may come again. Then each message in it has to have the same number.
-            nth += 1;
-            if let ServerMessage::Unsendable(id, why) = &kind {
-                unsendable.push(undeliverable_request(id, why));
-            }
+        let effects = {
             let mut state = self.state();
-            state.forget_gone_readers();
-            if let Some(to) = state.router.route(&kind, stream.as_ref()) {
-                if to.ends {
-                    state.finishing.insert(to.stream.clone());
-                }
-                messages.push((nth, to, kind, message));
-            }
-        });
-        for refused in unsendable {
-            // Else the server would wait for ever.
-            let _ = backend.send(refused.into()).await;
-        }
+            state.forget_gone_readers(self.now());
+            let incarnation = backend.incarnation();
+            state.session.said(&line, stream.as_ref(), incarnation)
+        };
         let mark = backend.mark(number);
-        for (nth, to, kind, message) in messages {
-            let request = format!("{mark}-{nth}");
-            let request = request.parse().unwrap_or_else(|_| RequestId::mint());
-            let bytes = message.len();
-            let stored = match (&kind, to.ends) {
-                (ServerMessage::Request(id), _) => {
-                    self.append(&to.stream, request, message, Use::Question(id))
-                        .await
-                }
-                (_, true) => self.store_last(&to.stream, request, message).await,
-                (_, false) => self.store(&to.stream, request, message).await,
-            };
-            if let (Stored::No, ServerMessage::Request(id)) = (stored, kind) {
-                // Else the server would wait for ever.
-                let _ = backend
-                    .send(undeliverable_request(&id, &too_large(bytes)).into())
-                    .await;
+        for effect in effects {
+            match effect {
+                Effect::Keep(message) => self.keep_said(backend, &mark, message).await,
+                Effect::ToServer(line) => drop(backend.send(line).await),
+                other => self.carry_out([other]).await,
             }
         }
         backend.confirm(number);
     }
 
-    /// Stores a message, however long that takes, and sends it to the stream's reader.
-    pub(super) async fn store(
-        &self,
-        stream: &StreamId,
-        request: RequestId,
-        message: Json,
-    ) -> Stored {
-        self.append(stream, request, message, Use::Plain).await
+    /// Carries out what is not the server's.
+    pub(super) async fn carry_out(&self, effects: impl IntoIterator<Item = Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Keep(message) => drop(self.keep(message).await),
+                Effect::Close(stream) => self.finish(&stream).await,
+                Effect::Lost(why) => crate::stderr::warn(why),
+                Effect::ToServer(_) => {}
+            }
+        }
     }
 
-    /// The same with the last message of a stream, which is closed, and whose reader's connection
-    /// ends.
-    pub(super) async fn store_last(
-        &self,
-        stream: &StreamId,
-        request: RequestId,
-        message: Json,
-    ) -> Stored {
-        let stored = self.append(stream, request, message, Use::Last).await;
+    /// Keeps a message of the server's, which may come again.
+    async fn keep_said(&self, backend: &dyn Backend, mark: &str, message: Message) {
+        let request = format!("{mark}-{}", message.nth).parse();
+        let bytes = message.message.len();
+        let question = match &message.what {
+            Use::Question(id) => Some(id.clone()),
+            _ => None,
+        };
+        let stored = self.keep_as(request.unwrap_or_else(|_| RequestId::mint()), message);
+        if let (Stored::No, Some(id)) = (stored.await, question) {
+            // Else the server would wait for ever.
+            let refused = undeliverable_request(&id, &too_large(bytes));
+            let _ = backend.send(refused.into()).await;
+        }
+    }
+
+    /// Stores a message, however long that takes, and sends it to the stream's reader. With the last
+    /// message of a stream that is closed, and its reader's connection ends.
+    pub(super) async fn keep(&self, message: Message) -> Stored {
+        self.keep_as(RequestId::mint(), message).await
+    }
+
+    async fn keep_as(&self, request: RequestId, message: Message) -> Stored {
+        let Message {
+            stream,
+            what,
+            message,
+            ..
+        } = message;
+        let keep = Keep::new(message, what, false);
+        let ends = keep.ends();
+        let to = self.session.stream(stream.clone());
+        let stored = self.append(&to, request, keep).await;
         match stored {
-            Stored::Yes => self.state().finish(stream),
-            Stored::No => self.finish(stream).await,
+            _ if !ends => {}
+            Stored::Yes => self.state().finish(&stream, self.now()),
+            Stored::No => self.finish(&stream).await,
         }
         stored
     }
 
-    async fn append(
-        &self,
-        stream: &StreamId,
-        request: RequestId,
-        message: Json,
-        what: Use<'_>,
-    ) -> Stored {
-        let to = self.session.stream(stream.clone());
-        // An answer that is too large is sent to the reader that waits all the same, under the id
-        // of the short error that is stored in its place: a reader that got it resumes behind it,
-        // and one that did not gets the error. So is a question, in whose place its cancellation
-        // is stored; if nobody got it, the server gets an error.
-        let whole = message.clone();
-        let (mut message, mut is_whole) = (message, true);
+    async fn append(&self, to: &Stream, request: RequestId, mut keep: Keep) -> Stored {
         loop {
-            let messages = vec![Some(message.clone())];
-            let appended = match what {
-                Use::Last => to.append_and_close_as(request.clone(), messages).await,
-                Use::Plain | Use::Question(_) => to.append_as(request.clone(), messages).await,
+            let messages = vec![Some(keep.message().clone())];
+            let appended = match keep.ends() {
+                true => to.append_and_close_as(request.clone(), messages).await,
+                false => to.append_as(request.clone(), messages).await,
             };
             let error = match appended.map(|appended| appended.into_iter().next()) {
                 Ok(Some(appended)) => {
-                    let sent = StoredEvent {
-                        position: appended.position,
-                        id: appended.id,
-                        message: whole,
-                    };
+                    let kept = keep.stored();
                     let mut state = self.state();
-                    let id = sent.id.clone();
                     // If a former process has stored it, in another stream, it is read there.
-                    let is_sent = state.deliver(&appended.stream, sent);
-                    return match what {
-                        Use::Question(_) if !is_whole && !is_sent => Stored::No,
-                        Use::Question(question) if !is_whole => {
-                            state.router.request_unkept(id, question.clone());
+                    let is_sent = kept.message.is_some_and(|message| {
+                        let sent = StoredEvent {
+                            position: appended.position,
+                            id: appended.id.clone(),
+                            message,
+                        };
+                        state.deliver(&appended.stream, sent, self.now())
+                    });
+                    return match kept.unkept {
+                        Some(_) if !is_sent => Stored::No,
+                        Some(question) => {
+                            state.session.request_unkept(&appended.id, question);
                             Stored::Yes
                         }
-                        _ => Stored::Yes,
+                        None => Stored::Yes,
                     };
                 }
                 Ok(None) => return Stored::No,
@@ -178,53 +156,43 @@ impl Live {
             if self.has_ended() {
                 return Stored::No;
             }
-            let bytes = message.len();
-            let shorter = || {
-                answered_id(&message).map(|id| answer_not_stored(&id, bytes, &error.to_string()))
-            };
-            let shorter = || shorter().filter(|shorter| shorter.len() < bytes);
-            if never_fits(&error, bytes) {
-                let in_place = || match what {
-                    Use::Question(_) if self.is_read(stream) => in_place_of_request(&message),
-                    _ => None,
-                };
-                let Some(shorter) = shorter().or_else(in_place) else {
-                    crate::stderr::warn(format_args!(
-                        "a message of {bytes} bytes is lost: {error}"
-                    ));
-                    return Stored::No;
-                };
-                (message, is_whole) = (shorter, false);
-            } else if let SessionError::Refused(Error::QuotaExceeded { .. }) = &error {
+            let bytes = keep.message().len();
+            let failure = Failure::of(error.refusal(), error.passes(), bytes);
+            if let Failure::Full { .. } = failure {
                 self.warn_once(&error);
-                let has_room =
-                    error.refusal().is_some_and(Error::is_of_memory) && self.prune_events().await;
-                match shorter() {
-                    _ if has_room => {}
-                    Some(shorter) => (message, is_whole) = (shorter, false),
-                    None if answered_id(&message).is_none() => return Stored::No,
-                    None => sleep(PAUSE).await,
+            }
+            let mut next = self.failed(&mut keep, to, failure, &error);
+            if next == Next::Prune {
+                next = match self.prune_events().await {
+                    true => Next::Store,
+                    false => self.failed(&mut keep, to, Failure::FULL, &error),
+                };
+            }
+            match next {
+                Next::Store | Next::Prune => {}
+                Next::Pause => sleep(PAUSE).await,
+                Next::Lost => {
+                    if failure == Failure::TooLarge {
+                        crate::stderr::warn(format_args!(
+                            "a message of {bytes} bytes is lost: {error}"
+                        ));
+                    } else if failure == Failure::Other {
+                        crate::stderr::warn(format_args!(
+                            "a message of session {} is lost: {error}",
+                            self.id()
+                        ));
+                        self.on_refusal(error.into());
+                    }
+                    return Stored::No;
                 }
-            } else if error.passes()
-                || matches!(error, SessionError::Refused(Error::WriteFailed { .. }))
-            {
-                sleep(PAUSE).await;
-            } else {
-                crate::stderr::warn(format_args!(
-                    "a message of session {} is lost: {error}",
-                    self.id()
-                ));
-                self.on_refusal(error.into());
-                return Stored::No;
             }
         }
     }
 
-    /// Whether a client reads this stream.
-    fn is_read(&self, stream: &StreamId) -> bool {
+    fn failed(&self, keep: &mut Keep, to: &Stream, failure: Failure, error: &SessionError) -> Next {
         let mut state = self.state();
-        state.forget_gone_readers();
-        state.readers.contains_key(stream)
+        state.forget_gone_readers(self.now());
+        keep.failed(failure, &error.to_string(), state.session.is_read(to.id()))
     }
 
     /// Says once for each session that there is no room for its events.
@@ -239,45 +207,11 @@ impl Live {
 
     /// The server is gone: the outcome of its open calls is unknown.
     async fn on_backend_lost(&self, backend: &dyn Backend) {
-        let open = {
-            let mut state = self.state();
-            if state.running.as_deref() != Some(backend.incarnation()) {
-                Vec::new()
-            } else {
-                state.running = None;
-                let open = state.router.clear();
-                state
-                    .finishing
-                    .extend(open.iter().map(|(stream, _)| stream.clone()));
-                open
-            }
-        };
+        let effects = self.state().session.gone(backend.incarnation());
         self.gone.notify_waiters();
         self.backend.forget(backend.incarnation()).await;
-        self.give_up(open, outcome_unknown).await;
+        self.carry_out(effects).await;
         backend.end().await;
-    }
-
-    /// Answers calls with this error, and closes their streams.
-    pub(super) async fn give_up(&self, open: Vec<(StreamId, Vec<Id>)>, error: fn(&str) -> Json) {
-        for (stream, mut calls) in open {
-            let last = calls.pop();
-            for id in calls {
-                self.store(&stream, RequestId::mint(), error(&id)).await;
-            }
-            match last {
-                Some(id) => drop(
-                    self.store_last(&stream, RequestId::mint(), error(&id))
-                        .await,
-                ),
-                None => self.finish(&stream).await,
-            }
-        }
-    }
-
-    /// Whether the server was sent `notifications/initialized` before.
-    pub(super) fn is_initialized(&self, incarnation: &str) -> bool {
-        self.state().initialized.as_deref() == Some(incarnation)
     }
 
     /// Deletes the oldest events of this session, or else of the other sessions of its caller: most
@@ -312,21 +246,6 @@ impl Live {
             }
         }
         pruned > 0
-    }
-}
-
-fn too_large(bytes: usize) -> String {
-    format!(
-        "the request has {bytes} bytes, more than can be stored for the client (limits.message_bytes)"
-    )
-}
-
-/// Whether a message is too large, however much room there is.
-fn never_fits(error: &SessionError, bytes: usize) -> bool {
-    match error {
-        SessionError::Refused(Error::InvalidArgument { .. }) => true,
-        SessionError::Refused(Error::QuotaExceeded { limit, .. }) => *limit < bytes as u64,
-        _ => false,
     }
 }
 

@@ -7,6 +7,8 @@ use axum::http::StatusCode;
 use mcp_sessiond_client::{
     Binding, Caller, CreateOptions, Lifetimes, OnMismatch, Session, SessionError, SessionId,
 };
+use mcp_sessiond_http_session::handshake::Handshake;
+use mcp_sessiond_http_session::substitute::log_message;
 use mcp_sessiond_jsonrpc::answers;
 use serde_json::value::RawValue;
 use tokio::time::error::Elapsed;
@@ -14,8 +16,8 @@ use tokio::time::timeout;
 
 use super::{Live, Shared};
 use crate::backend::{Backend, ServerLine};
-use crate::messages::{FirstAnswer, log_message};
-use crate::record::Record;
+use crate::first_answer::FirstAnswer;
+use crate::record;
 use crate::refusal::{Refusal, daemon_away};
 use crate::stderr::warn;
 
@@ -69,13 +71,13 @@ impl Live {
                 return Ok(Beginning::Refused(error));
             }
         };
-        let record = Record::new(params, result);
-        if let Err(refusal) = within_hold(hold, record.store(&session)).await {
+        let handshake = Handshake::new(params, result);
+        if let Err(refusal) = within_hold(hold, record::store(&handshake, &session)).await {
             backend.end().await;
             shared.discard(&session).await;
             return Err(refusal);
         }
-        let live = Self::new(shared.clone(), session, caller, record);
+        let live = Self::new(shared.clone(), session, caller, handshake);
         live.adopt(backend, early).await;
         Ok(Beginning::Session(live))
     }
@@ -99,7 +101,7 @@ impl Live {
             .ready(&*backend)
             .await
             .inspect_err(|_| self.give_up_open())?;
-        self.state().initialized = Some(backend.incarnation().to_owned());
+        self.state().session.initialized(backend.incarnation());
         self.start_reading(&backend, early);
         *slot = Some(backend.clone());
         Ok(backend)
@@ -110,7 +112,7 @@ impl Live {
         let mut early = Vec::new();
         if !backend.continues() {
             self.note_loss();
-            let (handshaken, lines) = initialize(backend, &self.record.initialize).await?;
+            let (handshaken, lines) = initialize(backend, &self.handshake.initialize).await?;
             early = lines;
             if let FirstAnswer::Error(_) = handshaken {
                 backend.end().await;
@@ -135,7 +137,7 @@ impl Live {
         warn(format_args!("session {}: {what}", self.session.id()));
         let mut state = self.state();
         state.restarts += 1;
-        if self.record.logs() {
+        if self.handshake.logs() {
             state.untold = Some(log_message(what));
         }
     }
@@ -156,7 +158,7 @@ impl Live {
     }
 
     fn start_reading(self: &Arc<Self>, backend: &Arc<dyn Backend>, early: EarlyLines) {
-        self.state().running = Some(backend.incarnation().to_owned());
+        self.state().session.runs(backend.incarnation());
         tokio::spawn(self.clone().read_server(backend.clone(), early));
     }
 }

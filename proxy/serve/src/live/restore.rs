@@ -4,17 +4,16 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use mcp_sessiond_client::{
-    Caller, Cursor, EventId, RequestId, SessionError, SessionId, SessionStatus, StreamId,
-    StreamView,
+    Caller, Cursor, EventId, SessionError, SessionId, SessionStatus, StreamId, StreamView,
 };
-use mcp_sessiond_jsonrpc::id::normal;
+use mcp_sessiond_http_session::messages::{Id, answered_id};
+use mcp_sessiond_http_session::origin::calls_of;
+use mcp_sessiond_http_session::session::Inherited;
 
-use super::calls::{calls_of, is_for};
 use super::handshake::within_hold;
-use super::{InheritedStream, LAST_DELIVERED, Live, Shared};
+use super::{LAST_DELIVERED, Live, Shared};
 use crate::backend::Backend;
-use crate::messages::{Id, addressed, answered_id, not_started, outcome_unknown};
-use crate::record::Record;
+use crate::record;
 use crate::refusal::Refusal;
 
 /// What a caller is told of a session of somebody else.
@@ -37,23 +36,23 @@ impl Live {
         id: &SessionId,
     ) -> Result<Arc<Self>, Refusal> {
         let sessions = shared.sessions.on_behalf_of(caller.clone());
-        let (session, view, streams, record) = within_hold(shared.settings.hold, async {
+        let (session, view, streams, handshake) = within_hold(shared.settings.hold, async {
             let session = sessions.open(id).await?;
             let view = session.view().await?;
             let streams = session.streams().await?;
-            let record = Record::of(&session, &view).await?;
-            Ok((session, view, streams, record))
+            let handshake = record::of(&session, &view).await?;
+            Ok((session, view, streams, handshake))
         })
         .await
         .map_err(bound)?;
         // A session without a handshake on record was never answered.
-        let Some(record) = record.filter(|_| matches!(view.status, SessionStatus::Ready { .. }))
-        else {
+        let is_ready = matches!(view.status, SessionStatus::Ready { .. });
+        let Some(handshake) = handshake.filter(|_| is_ready) else {
             return Err(Refusal::unknown_session());
         };
         // Nothing is said in it as long as another machine serves it.
         shared.backends.claim(&session).await?;
-        let live = Self::new(shared.clone(), session, caller, record);
+        let live = Self::new(shared.clone(), session, caller, handshake);
         let mut left = Vec::new();
         for stream in streams {
             if stream.stream.as_str() != StreamId::STANDALONE && !stream.closed {
@@ -66,24 +65,20 @@ impl Live {
                 live.session.get_as::<(u64, String)>(&key),
             )
             .await?;
-            live.state().last_delivered = last.map(|(position, id)| (position, EventId(id)));
+            if let Some((position, id)) = last {
+                live.state().session.delivered(position, &EventId(id));
+            }
         }
         if left.is_empty() {
             return Ok(live);
         }
-        {
-            let mut state = live.state();
-            // Something may come there, until the server has said which of these calls it knows.
-            state
-                .finishing
-                .extend(left.iter().map(|left| left.stream.clone()));
-            state.inherited = left;
-        }
+        live.state().session.inherit(left);
         tokio::spawn({
             let live = live.clone();
             async move {
                 if live.server().await.is_err() {
-                    live.give_up_inherited().await;
+                    let left = live.state().session.give_up_inherited();
+                    live.carry_out(left).await;
                 }
             }
         });
@@ -106,84 +101,35 @@ impl Live {
         seen.await.map(drop).map_err(bound)
     }
 
-    /// The outcome of the calls that a former process has left open is unknown.
-    async fn give_up_inherited(&self) {
-        let left = std::mem::take(&mut self.state().inherited);
-        let left = left
-            .into_iter()
-            .map(|left| (left.stream, left.calls))
-            .collect();
-        self.give_up(left, outcome_unknown).await;
-    }
-
     /// The server was gone again before anything was heard of it: the outcome of all open calls is
     /// unknown.
     pub(super) fn give_up_open(self: &Arc<Self>) {
-        let open = {
-            let mut state = self.state();
-            let open = state.router.clear();
-            state
-                .finishing
-                .extend(open.iter().map(|(stream, _)| stream.clone()));
-            open
-        };
+        let open = self.state().session.give_up();
         let live = self.clone();
-        tokio::spawn(async move { live.give_up(open, outcome_unknown).await });
+        tokio::spawn(async move { live.carry_out(open).await });
     }
 
-    /// Goes on with the calls that this server has taken from a former process. Each other call is
-    /// answered here. If it was meant for this server, the server has never got it; if for one that
-    /// is gone, its outcome is unknown.
+    /// Goes on with the calls that this server has taken from a former process, and answers the
+    /// others.
     pub(super) async fn settle_inherited(self: &Arc<Self>, backend: &dyn Backend) {
-        if self.state().inherited.is_empty() {
+        if !self.state().session.has_inherited() {
             return;
         }
-        let (known, is_gone) = match backend.open_calls().await {
-            Ok(known) => (known, false),
-            Err(_) => (Vec::new(), true),
-        };
-        let known: HashSet<Id> = known.into_iter().map(|id| normal(&id)).collect();
-        let error = |left: &InheritedStream| {
-            let is_certain = !is_gone
-                && backend.knows_all()
-                && left.is_whole
-                && is_for(&left.stream, backend.incarnation());
-            if is_certain {
-                not_started
-            } else {
-                outcome_unknown
-            }
-        };
-        let mut lost = Vec::new();
-        let left = std::mem::take(&mut self.state().inherited);
-        for left in left {
-            let error = error(&left);
-            let InheritedStream { stream, calls, .. } = left;
-            let (open, others): (Vec<_>, Vec<_>) = calls
-                .into_iter()
-                .partition(|id| known.contains(&normal(&addressed(&stream, id))));
-            if open.is_empty() {
-                lost.push((error, (stream, others)));
-                continue;
-            }
-            // These come before the last answer, which ends the stream.
-            for id in others {
-                self.store(&stream, RequestId::mint(), error(&id)).await;
-            }
+        let open = backend.open_calls().await.ok();
+        let (first, rest) = {
             let mut state = self.state();
-            state.finishing.remove(&stream);
-            state.router.reopen(stream, open);
-        }
+            let (incarnation, knows_all) = (backend.incarnation(), backend.knows_all());
+            state
+                .session
+                .settle(open.as_deref(), incarnation, knows_all)
+        };
+        self.carry_out(first).await;
         let live = self.clone();
-        tokio::spawn(async move {
-            for (error, lost) in lost {
-                live.give_up(vec![lost], error).await;
-            }
-        });
+        tokio::spawn(async move { live.carry_out(rest).await });
     }
 
     /// The calls of an open stream that were not answered on it.
-    async fn unanswered(&self, stream: &StreamView) -> Result<InheritedStream, SessionError> {
+    async fn unanswered(&self, stream: &StreamView) -> Result<Inherited, SessionError> {
         let stored = self
             .session
             .replay_all(&Cursor::Stream(stream.stream.clone()))
@@ -202,7 +148,7 @@ impl Live {
             .into_iter()
             .filter(|id| !answered.contains(id))
             .collect();
-        Ok(InheritedStream {
+        Ok(Inherited {
             stream: stream.stream.clone(),
             calls,
             is_whole: stored.gaps.is_empty(),

@@ -8,12 +8,13 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::{BoxStream, unfold};
 use mcp_sessiond_client::{Cursor, EventId, StreamId};
+use mcp_sessiond_http_session::reader::{EventReader, Part};
+use mcp_sessiond_http_session::sse::{COMMENT, event, priming};
+use mcp_sessiond_http_session::substitute::made_room_notice;
 use tokio::time::sleep;
 
 use super::{EventReceiver, Live, ReaderEnd};
-use crate::messages::{gap_notice, made_room_notice};
 use crate::refusal::Refusal;
-use crate::response::COMMENT;
 
 /// The body of a response that is a stream of events, part by part.
 pub type Parts = BoxStream<'static, Bytes>;
@@ -22,17 +23,12 @@ pub type Parts = BoxStream<'static, Bytes>;
 #[derive(Debug)]
 pub struct Tail {
     live: Arc<Live>,
-    stream: StreamId,
-    /// The position of the last event that was sent.
-    position: u64,
-    /// Where to go on reading in the daemon.
-    after: Cursor,
+    reader: EventReader,
     /// Where new events come from. None: there will be none.
     reading: Option<EventReceiver>,
     /// Whether the daemon may have events that did not come by `reading`.
     behind: bool,
-    /// Parts of the body, and of each event its position and its id.
-    waiting: VecDeque<(Bytes, Option<(u64, EventId)>)>,
+    waiting: VecDeque<Part>,
     over: bool,
 }
 
@@ -53,15 +49,12 @@ impl Tail {
         after: Cursor,
         reading: Option<EventReceiver>,
     ) -> Self {
-        let waiting = VecDeque::new();
         Self {
             live,
-            stream,
-            position,
-            after,
+            reader: EventReader::new(stream, position, after),
             reading,
             behind: false,
-            waiting,
+            waiting: VecDeque::new(),
             over: false,
         }
     }
@@ -73,16 +66,10 @@ impl Tail {
     }
 
     /// Sends an event without data: an id to resume with, and how long the client is to wait before
-    /// it does. Clients of versions before 2025-11-25 expect a message in each event that is called
-    /// `message`, as one without a name is.
+    /// it does.
     pub fn prime(&mut self, id: &EventId) {
         let retry = self.live.settings().retry_ms;
-        let name = if self.live.record().primes() {
-            ""
-        } else {
-            "event: priming\n"
-        };
-        self.push(format!("{name}id: {}\nretry: {retry}\ndata: \n\n", id.0));
+        self.push(priming(id, retry, self.live.handshake().primes()));
     }
 
     /// The parts of the body.
@@ -97,12 +84,13 @@ impl Tail {
     /// The next part of the body. None: the body ends.
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if let Some((part, event)) = self.waiting.pop_front() {
-                if let (Some((position, id)), StreamId::STANDALONE) = (event, self.stream.as_str())
+            if let Some(Part { text, event }) = self.waiting.pop_front() {
+                if let Some((position, id)) = event
+                    && self.reader.stream().as_str() == StreamId::STANDALONE
                 {
                     self.live.delivered(position, &id);
                 }
-                return Some(part);
+                return Some(text.into());
             }
             if self.over {
                 return None;
@@ -117,7 +105,7 @@ impl Tail {
 
     /// Sends a page of what is stored.
     async fn catch_up(&mut self) {
-        let page = match self.live.session().replay(&self.after).await {
+        let page = match self.live.session().replay(self.reader.after()).await {
             Ok(page) => page,
             Err(error) if error.passes() && !self.live.has_ended() => {
                 self.push(COMMENT);
@@ -129,25 +117,15 @@ impl Tail {
                 return;
             }
         };
-        let lost: u64 = page
-            .gaps
-            .iter()
-            .map(|gap| gap.last + 1 - gap.first.max(self.position + 1).min(gap.last + 1))
-            .sum();
-        if lost > 0 {
-            self.push(format!("event: message\ndata: {}\n\n", gap_notice(lost)));
-        }
-        for event in page.events {
-            if event.position > self.position {
-                self.live.replayed(&event.id).await;
-            }
-            self.send(event.position, &event.id, event.message.as_str());
-        }
-        if let Some(next) = page.next.into_iter().next() {
-            self.after = next;
-        }
         self.behind = page.more;
-        self.over = page.ended.contains(&self.stream) || (!page.more && self.reading.is_none());
+        let (parts, has_ended) = self.reader.page(page);
+        self.over = has_ended || (!self.behind && self.reading.is_none());
+        for part in parts {
+            if let Some((_, event)) = &part.event {
+                self.live.replayed(event).await;
+            }
+            self.waiting.push_back(part);
+        }
     }
 
     /// Sends what is said next.
@@ -158,15 +136,19 @@ impl Tail {
         };
         let keep_alive = self.live.settings().keep_alive;
         tokio::select! {
-            event = reading.events.recv() => match (event, reading.end.get()) {
-                (Some(event), _) => self.send(event.position, &event.id, event.message.as_str()),
+            said = reading.events.recv() => match (said, reading.end.get()) {
+                (Some(said), _) => {
+                    let message = said.message.as_str();
+                    let part = self.reader.event(said.position, &said.id, message);
+                    self.waiting.extend(part);
+                }
                 (None, Some(ReaderEnd::Lagging)) => {
-                    self.reading = self.live.read(&self.stream);
+                    self.reading = self.live.read(self.reader.stream());
                     self.behind = true;
                 }
                 (None, Some(ReaderEnd::MadeRoom(uncalled))) => {
                     let notice = made_room_notice(*uncalled);
-                    self.push(format!("event: message\ndata: {notice}\n\n"));
+                    self.push(event(None, &notice));
                     self.over = true;
                 }
                 (None, _) => self.over = true,
@@ -175,20 +157,9 @@ impl Tail {
         }
     }
 
-    fn send(&mut self, position: u64, id: &EventId, message: &str) {
-        if position <= self.position {
-            return;
-        }
-        self.position = position;
-        self.after = Cursor::Event(id.clone());
-        let part = format!("event: message\nid: {}\ndata: {message}\n\n", id.0);
-        self.waiting
-            .push_back((part.into(), Some((position, id.clone()))));
-    }
-
     /// What has no place in the stream is sent in its turn, too.
-    fn push(&mut self, part: impl Into<Bytes>) {
-        self.waiting.push_back((part.into(), None));
+    fn push(&mut self, part: impl Into<String>) {
+        self.waiting.push_back(Part::from(part.into()));
     }
 }
 
@@ -217,7 +188,7 @@ pub async fn resumed(live: &Arc<Live>, event: EventId) -> Result<Option<Tail>, R
 /// When there is no daemon, or no server can be started.
 pub async fn standalone(live: &Arc<Live>) -> Result<Tail, Refusal> {
     live.wake().await?;
-    if let Some(event) = live.last_delivered()
+    if let Some((_, event)) = live.last_delivered()
         && let Some(tail) = resumed(live, event).await?
     {
         return Ok(tail);

@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared, join_all};
 use mcp_sessiond_client::{Caller, Session, SessionId, SessionStatus, Update};
+use mcp_sessiond_http_session::handshake::VERSIONS;
 use tokio::time::{Instant, timeout};
 
 use super::discover::{Era, discover};
@@ -19,7 +20,6 @@ use super::server::{RequestGuard, Server};
 use crate::backend::Backend;
 use crate::live::handshake::{EarlyLines, within_hold};
 use crate::live::{self, same_caller, terminate};
-use crate::record::VERSIONS;
 use crate::refusal::Refusal;
 
 /// How long a client waits until a server has said that it speaks this version. By then it is told

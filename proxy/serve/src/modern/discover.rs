@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 
 use super::envelope::VERSION;
 use crate::backend::Backend;
+use crate::first_answer::FirstAnswer;
 use crate::live::handshake::{EarlyLines, HANDSHAKE_WAIT, first_request};
-use crate::messages::FirstAnswer;
 
 /// JSON-RPC's codes by which servers of the era before are known to answer: no such method,
 /// parameters that can't be taken, no request.

@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderName, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use mcp_sessiond_http_session::messages::Id;
 use mcp_sessiond_jsonrpc::code::{INVALID_PARAMS as PARAMS, NO_METHOD};
 use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
 use mcp_sessiond_jsonrpc::one_line;
@@ -14,7 +15,6 @@ use mcp_sessiond_jsonrpc::readable::Readable;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::messages::Id;
 use crate::refusal::Refusal;
 
 /// The version of MCP that is spoken here.

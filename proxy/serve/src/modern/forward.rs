@@ -6,10 +6,10 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use bytes::Bytes;
 use mcp_sessiond_client::tower::SESSION_HEADER as SESSION;
+use mcp_sessiond_http_session::substitute::outcome_unknown;
 use mcp_sessiond_upstream::{NotForwarded, Remote};
 
 use super::envelope::Posted;
-use crate::messages::outcome_unknown;
 use crate::refusal::no_server;
 use crate::response::json;
 

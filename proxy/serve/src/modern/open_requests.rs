@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use mcp_sessiond_client::Json;
+use mcp_sessiond_http_session::messages::{Id, with_edits};
 use mcp_sessiond_jsonrpc::Edits;
+use mcp_sessiond_jsonrpc::id_prefix::{parts, prefixed};
 use mcp_sessiond_jsonrpc::message::{Kind, Line, Message};
 use tokio::sync::mpsc;
 
 use super::params::Tools;
-use crate::messages::{Id, parts, prefixed, with_edits};
 
 /// Messages that wait for the client of one request. A client that leaves more has stopped reading.
 const WAITING_MAX: usize = 1_024;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use mcp_sessiond_client::Json;
+use mcp_sessiond_http_session::substitute::{not_started, outcome_unknown, unread};
 use mcp_sessiond_jsonrpc::message::LISTEN;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -19,7 +20,6 @@ use super::open_requests::{Delivery, Key, Messages, RequestKind, RequestMethod};
 use super::params::Tools;
 use super::server::{RequestGuard, Sending, Server};
 use crate::backend::{Backend, Ended};
-use crate::messages::{not_started, outcome_unknown, unread};
 use crate::refusal::Refusal;
 
 /// How long a call waits for the list of tools that `serve` asks for.

@@ -8,13 +8,14 @@ use axum::body::Body;
 use axum::http::Response;
 use bytes::Bytes;
 use mcp_sessiond_client::Json;
+use mcp_sessiond_http_session::sse::COMMENT;
 use mcp_sessiond_jsonrpc::message::Line;
 use tokio::time::timeout;
 
 use super::envelope;
 use super::open_requests::Delivery;
 use super::pending::PendingRequest;
-use crate::response::{COMMENT, event_stream, json};
+use crate::response::{event_stream, json};
 
 /// Waits for the first message, and answers: with that message, if it is the answer; else with a
 /// stream.

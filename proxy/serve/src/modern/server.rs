@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use mcp_sessiond_client::{RequestId, Session, SessionId};
+use mcp_sessiond_http_session::messages::to_server;
 use mcp_sessiond_jsonrpc::{answers, code};
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -20,7 +21,6 @@ use super::usage::{Entry, Usage};
 use crate::backend::{Backend, Ended, ServerLine, Slot};
 use crate::live::handshake::EarlyLines;
 use crate::live::{Shared, terminate};
-use crate::messages::to_server;
 use crate::refusal::Refusal;
 use crate::send_budget::SendBudget;
 

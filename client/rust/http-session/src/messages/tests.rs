@@ -1,5 +1,6 @@
 //! The messages as the server gets them, and as the client does.
 
+use mcp_sessiond_jsonrpc::id_prefix::{answering, asked_by};
 use serde_json::json;
 
 use super::*;

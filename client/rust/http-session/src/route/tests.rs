@@ -2,6 +2,11 @@
 
 use super::*;
 
+const STDIO: Policy = Policy {
+    redirect: false,
+    attributes: false,
+};
+
 fn stream(name: &str) -> StreamId {
     name.parse().expect("an id")
 }
@@ -11,11 +16,17 @@ fn answer(name: &str, id: &str) -> ServerMessage {
 }
 
 fn with(calls: &[&str]) -> StreamRouter {
-    let mut router = StreamRouter::new(false);
+    let mut router = StreamRouter::new(STDIO);
     for id in calls {
-        router.open(stream(&format!("s{id}")), vec![(*id).into()]);
+        open(&mut router, &format!("s{id}"), &[id]);
     }
     router
+}
+
+fn open(router: &mut StreamRouter, name: &str, calls: &[&str]) {
+    let calls = calls.iter().map(|id| (*id).into()).collect();
+    router.begin(stream(name), calls);
+    router.opened(&stream(name));
 }
 
 #[track_caller]
@@ -114,7 +125,7 @@ fn a_question_of_a_server_on_stdio_goes_to_the_newest_call() {
 fn a_cancellation_goes_where_the_request_went() {
     let mut router = with(&["1"]);
     goes(&mut router, &ServerMessage::Request("7".into()), "s1");
-    router.open(stream("s2"), vec!["2".into()]);
+    open(&mut router, "s2", &["2"]);
     goes(&mut router, &ServerMessage::Request("8".into()), "s2");
     goes(&mut router, &ServerMessage::Cancelled("7".into()), "s1");
     router.route(&answer("s2", "2"), None);
@@ -150,8 +161,11 @@ fn messages_of_a_stream_that_nobody_can_come_back_to_are_redirected_but_for_answ
 
 #[test]
 fn where_that_is_wanted_messages_are_redirected_until_the_reader_is_back() {
-    let mut router = StreamRouter::new(true);
-    router.open(stream("s1"), vec!["1".into()]);
+    let mut router = StreamRouter::new(Policy {
+        redirect: true,
+        ..STDIO
+    });
+    open(&mut router, "s1", &["1"]);
     router.set_resumable(&stream("s1"));
     goes(&mut router, &ServerMessage::Other, "s1");
     router.set_reader(&stream("s1"), false);
@@ -162,8 +176,8 @@ fn where_that_is_wanted_messages_are_redirected_until_the_reader_is_back() {
 
 #[test]
 fn the_stream_of_a_batch_ends_with_its_last_answer() {
-    let mut router = StreamRouter::new(false);
-    router.open(stream("b"), vec!["1".into(), "2".into()]);
+    let mut router = with(&[]);
+    open(&mut router, "b", &["1", "2"]);
     assert_eq!(
         router.route(&answer("b", "1"), None),
         Some(Destination {
@@ -182,21 +196,42 @@ fn the_stream_of_a_batch_ends_with_its_last_answer() {
 }
 
 #[test]
-fn a_client_may_use_an_id_again_while_it_is_open() {
+fn a_cancellation_that_may_mean_either_of_two_calls_cancels_none() {
     let mut router = with(&["1"]);
-    router.open(stream("x"), vec!["1".into()]);
-    assert_eq!(router.stream_of("1"), Some(&stream("x")), "the newest");
-    goes(&mut router, &answer("s1", "1"), "s1");
-    assert_eq!(router.drop_call(&stream("x"), "1"), Some(true));
+    assert_eq!(router.cancelled("1"), Some(&stream("s1")));
+    // A page that was reloaded counts from the beginning.
+    router.begin(stream("x"), vec!["1".into()]);
+    assert_eq!(router.cancelled("1"), None, "the server has not got it yet");
+    router.opened(&stream("x"));
+    assert_eq!(router.cancelled("1"), None);
+    goes(&mut router, &answer("x", "1"), "x");
+    assert_eq!(router.cancelled("1"), None, "the other one is meant");
+    assert_eq!(router.drop_call(&stream("s1"), "1"), Some(true));
     assert_eq!(
-        router.route(&answer("x", "1"), None),
+        router.route(&answer("s1", "1"), None),
         None,
-        "the client has cancelled it"
+        "it is not to be answered any more"
     );
-    assert_eq!(
-        (router.drop_call(&stream("x"), "1"), router.stream_of("1")),
-        (None, None)
-    );
+    assert_eq!(router.drop_call(&stream("s1"), "1"), None);
+}
+
+#[test]
+fn a_server_that_tells_of_its_messages_says_to_no_call_what_it_does_not_tell_of() {
+    let mut router = StreamRouter::new(Policy {
+        attributes: true,
+        ..STDIO
+    });
+    let standalone = StreamId::STANDALONE;
+    open(&mut router, "s1", &["1"]);
+    goes(&mut router, &ServerMessage::Log, "s1");
+    goes(&mut router, &ServerMessage::Other, standalone);
+    goes(&mut router, &ServerMessage::Request("7".into()), standalone);
+    open(&mut router, "s2", &["2"]);
+    goes(&mut router, &ServerMessage::Log, standalone);
+    let question = ServerMessage::Request("8".into());
+    let to = router.route(&question, Some(&stream("s1")));
+    assert_eq!(to.expect("a stream").stream, stream("s1"));
+    goes(&mut router, &ServerMessage::Cancelled("8".into()), "s1");
 }
 
 #[test]
