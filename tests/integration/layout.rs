@@ -26,7 +26,7 @@ const PACKAGES: [(&str, &[&str]); 15] = [
     ("process/identity", &["proto"]),
     ("process", &["identity"]),
     ("client/rust/http-session", &["jsonrpc", "proto"]),
-    ("client/rust", &["jsonrpc", "proto"]),
+    ("client/rust", &["http-session", "jsonrpc", "proto"]),
     ("client/c", &["client"]),
     ("daemon/registry", &["identity", "proto"]),
     ("daemon", &["process", "proto", "registry"]),

@@ -45,7 +45,6 @@ mod posted;
 mod prune;
 mod readers;
 mod recorder;
-mod request_names;
 mod request_scope;
 mod request_stream;
 mod service;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mcp_sessiond_http_session::sse;
+use mcp_sessiond_proto::Json;
 use mcp_sessiond_proto::streams::EventId;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::timeout;
@@ -16,11 +18,12 @@ use super::writer::Writer;
 /// Parts of a body that wait for the client.
 const PARTS: usize = 16;
 
-/// A message on its way to the client. Without an id it was not kept.
+/// A message on its way to the client.
 #[derive(Debug)]
 pub(super) struct Delivery {
-    pub(super) id: Option<EventId>,
-    pub(super) text: String,
+    /// The event, by its position in the stream and its id. None: it was not kept.
+    pub(super) event: Option<(u64, EventId)>,
+    pub(super) message: Json,
 }
 
 /// The events of a response.
@@ -50,7 +53,7 @@ impl Events {
         let cancelled = options.rmcp.cancellation_token.clone();
         let slot = self
             .tail()
-            .map(|tail| readers.register(tail.session.id(), &tail.stream));
+            .map(|tail| readers.register(tail.session.id(), tail.reader.stream()));
         tokio::spawn(async move {
             let ended = async {
                 match &slot {
@@ -77,7 +80,7 @@ impl Events {
 
     async fn write(self, writer: &Writer) {
         match self {
-            Self::One(text) => writer.event(None, &text).await,
+            Self::One(text) => writer.write(sse::event(None, &text)).await,
             Self::Stored(tail) => {
                 writer.begin(tail.primed.as_ref()).await;
                 tail.follow(writer).await;
@@ -92,9 +95,16 @@ impl Events {
                     match timeout(writer.pause(), deliveries.recv()).await {
                         Err(_) => writer.comment().await,
                         Ok(None) => break,
-                        Ok(Some(Delivery { id, text })) => {
-                            writer.event(id.as_ref(), &text).await;
-                            tail.is_past(id);
+                        Ok(Some(Delivery { event, message })) => {
+                            let message = message.as_str();
+                            let text = match event {
+                                Some((position, id)) => tail
+                                    .reader
+                                    .event(position, &id, message)
+                                    .map(|part| part.text),
+                                None => Some(sse::event(None, message)),
+                            };
+                            writer.write(text.unwrap_or_default()).await;
                         }
                     }
                 }

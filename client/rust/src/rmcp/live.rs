@@ -1,31 +1,40 @@
 //! A session with the server that answers it in this process: which message goes to which stream.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::request::Parts;
-use mcp_sessiond_proto::SessionId;
+use mcp_sessiond_http_session::handshake::primes;
+use mcp_sessiond_http_session::keep::Use;
+use mcp_sessiond_http_session::origin::stream_name;
+use mcp_sessiond_http_session::policy::Policy;
+use mcp_sessiond_http_session::session::{Effect, HttpSession, Opened};
+use mcp_sessiond_jsonrpc::id_prefix::{asked_by, prefixed};
+use mcp_sessiond_proto::{Json, SessionId, StreamId};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions as _, GetMeta as _,
     JsonRpcMessage, JsonRpcRequest, ProgressToken, RequestId, ServerJsonRpcMessage,
-    ServerNotification,
 };
 use rmcp::service::OriginatingRequestId;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedSender, channel, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::events::NewStream;
-use super::handshake::outcome_unknown;
 use super::lists::{Lists, Reading, Record, recorded};
 use super::recorder::{Outgoing, Recorder, StoreFailures};
-use super::request_names::RequestNames;
 use super::request_stream;
-use super::tail::primes;
 use crate::error::SessionError;
 use crate::session::Session;
+
+/// A server that tells rmcp of each request and of each notification to which call it belongs, but of
+/// lines for the log.
+const POLICY: Policy = Policy {
+    redirect: false,
+    attributes: true,
+};
 
 /// Messages of the client's that wait for the server.
 const INBOX: usize = 64;
@@ -33,6 +42,9 @@ const INBOX: usize = 64;
 /// A server, and the requests that it works on.
 pub(super) struct Live {
     id: SessionId,
+    /// Tells this server from the former ones of its session.
+    incarnation: String,
+    since: Instant,
     failures: Arc<StoreFailures>,
     state: Mutex<State>,
 }
@@ -40,39 +52,21 @@ pub(super) struct Live {
 struct State {
     /// On behalf of whoever used it last.
     session: Session,
+    http: HttpSession,
     /// None: the server was closed, by whomever.
     inbox: Option<Sender<ClientJsonRpcMessage>>,
     /// Who waits for the answer to `initialize`.
     initializing: Option<oneshot::Sender<ServerJsonRpcMessage>>,
     /// The version of MCP that the server has chosen. None: it is not initialised.
     version: Option<String>,
-    /// The server got `notifications/initialized`.
-    is_initialized: bool,
     lists: Lists,
     /// The requests of this crate's own, and who waits for their results.
     own: HashMap<RequestId, oneshot::Sender<Value>>,
+    /// How many of them there were.
+    owned: u64,
     standalone: UnboundedSender<Outgoing>,
-    open: HashMap<RequestId, OpenRequest>,
-    tokens: HashMap<ProgressToken, RequestId>,
-    /// The requests of the server's, and for which of the client's it has sent them.
-    asked: HashMap<RequestId, RequestId>,
-    /// How many requests of each id of the client's wait for their stream, or for a place among
-    /// what the server gets.
-    opening: HashMap<RequestId, usize>,
-    /// The newest request of each id of the client's that the server works on, as the server knows
-    /// it.
-    newest: HashMap<RequestId, RequestId>,
-    names: RequestNames,
-    used: Instant,
-}
-
-/// A request that the server works on.
-struct OpenRequest {
-    messages: UnboundedSender<Outgoing>,
-    /// Its id, as the client knows it.
-    id: RequestId,
-    /// Its progress token: as the server knows it, and as the client does.
-    token: Option<(ProgressToken, ProgressToken)>,
+    /// The streams of the requests that the server works on.
+    streams: HashMap<StreamId, UnboundedSender<Outgoing>>,
 }
 
 /// The server was closed.
@@ -93,25 +87,25 @@ impl Live {
         let (standalone, messages) = unbounded_channel();
         let id = session.id().clone();
         let failures = Arc::new(StoreFailures::of(id.clone()));
+        let incarnation = mcp_sessiond_proto::RequestId::mint().to_string();
+        let mut http = HttpSession::new(POLICY, Duration::ZERO);
+        http.runs(&incarnation);
         let state = State {
             session: session.clone(),
+            http,
             inbox: Some(inbox),
             initializing: None,
             version: None,
-            is_initialized: false,
             lists: Lists::default(),
             own: HashMap::new(),
+            owned: 0,
             standalone,
-            open: HashMap::new(),
-            tokens: HashMap::new(),
-            asked: HashMap::new(),
-            opening: HashMap::new(),
-            newest: HashMap::new(),
-            names: RequestNames::new(),
-            used: Instant::now(),
+            streams: HashMap::new(),
         };
         let live = Arc::new(Self {
             id,
+            incarnation,
+            since: Instant::now(),
             failures: failures.clone(),
             state: Mutex::new(state),
         });
@@ -138,6 +132,10 @@ impl Live {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn now(&self) -> Duration {
+        self.since.elapsed()
+    }
+
     pub(super) fn id(&self) -> &SessionId {
         &self.id
     }
@@ -150,7 +148,7 @@ impl Live {
     pub(super) fn used_by(&self, session: &Session) {
         let mut state = self.state();
         state.session = session.clone();
-        state.used = Instant::now();
+        state.http.used(self.now());
     }
 
     /// Whether it can be used: its server is initialised, and was not closed.
@@ -165,13 +163,12 @@ impl Live {
 
     /// Whether the server works on something, or is about to.
     pub(super) fn is_busy(&self) -> bool {
-        let state = self.state();
-        !state.open.is_empty() || !state.opening.is_empty()
+        self.state().http.has_calls()
     }
 
     /// For how long nobody has used it.
     pub(super) fn idle(&self) -> Duration {
-        self.state().used.elapsed()
+        self.state().http.idle(self.now())
     }
 
     /// Gives `initialize` to the server, and waits for its answer.
@@ -225,7 +222,8 @@ impl Live {
         let (told, answer) = oneshot::channel();
         let message = {
             let mut state = self.state();
-            let name = state.names.give();
+            state.owned += 1;
+            let name = RequestId::String(format!("mcp-sessiond-{}", state.owned).into());
             let asked = json!({"jsonrpc": "2.0", "id": name, "method": method, "params": params});
             let mut message: ClientJsonRpcMessage = serde_json::from_value(asked).ok()?;
             message.insert_extension(parts.clone());
@@ -251,17 +249,9 @@ impl Live {
         // First, so that nothing comes between what is noted here and what the server gets.
         let place = inbox.reserve().await.map_err(|_| Closed)?;
         let mut state = self.state();
-        // A client that was restarted goes through the handshake again, of which its server needs no
-        // second half.
-        if is_initialized(&message) && std::mem::replace(&mut state.is_initialized, true) {
-            return Ok(());
+        if state.accept(&mut message, self).is_some() {
+            place.send(message);
         }
-        if let Some(id) = cancelled(&mut message)
-            && !state.cancel(id)
-        {
-            return Ok(());
-        }
-        place.send(message);
         Ok(())
     }
 
@@ -269,29 +259,51 @@ impl Live {
     pub(super) async fn begin(
         &self,
         session: Session,
+        request: JsonRpcRequest<ClientRequest>,
+    ) -> Result<NewStream, NotBegun> {
+        #[expect(clippy::expect_used, reason = "it is made of letters and digits")]
+        let stream = stream_name(
+            &self.incarnation,
+            false,
+            &mcp_sessiond_proto::RequestId::mint(),
+        )
+        .expect("a stream's id");
+        let id = as_text(&request.id);
+        let calls = vec![id.as_str().into()];
+        self.state().http.begin(stream.clone(), calls, self.now());
+        let begun = self.send(session, &stream, &id, request).await;
+        if begun.is_err() {
+            self.state().http.not_opened(&stream);
+        }
+        begun
+    }
+
+    async fn send(
+        &self,
+        session: Session,
+        stream: &StreamId,
+        id: &str,
         mut request: JsonRpcRequest<ClientRequest>,
     ) -> Result<NewStream, NotBegun> {
         let does_prime = self.state().version.as_deref().is_some_and(primes);
-        let mut opening = Opening::of(self, &request.id);
-        let id = as_value(&request.id);
-        let opened = request_stream::open(session, id, does_prime, self.failures.clone()).await;
+        let failures = self.failures.clone();
+        let opened = request_stream::open(session, stream.clone(), id, does_prime, failures).await;
         let (messages, fresh) = opened.map_err(NotBegun::Refused)?;
         let inbox = self.inbox().map_err(|_| NotBegun::Closed)?;
         // First, so that no cancellation of the request comes before it.
         let place = inbox.reserve().await.map_err(|_| NotBegun::Closed)?;
         let mut state = self.state();
-        if state.inbox.is_none() {
+        if state.http.opened(stream, &self.incarnation, true) != Opened::Open {
             return Err(NotBegun::Closed);
         }
-        opening.is_over(&mut state);
-        state.take(messages, &mut request);
+        state.begin(stream.clone(), messages, &mut request);
         place.send(JsonRpcMessage::Request(request));
         Ok(fresh)
     }
 
     /// What the server says. Whoever gets something waits until it is kept, or can't be.
     pub(super) fn say(&self, message: ServerJsonRpcMessage) -> Option<oneshot::Receiver<()>> {
-        self.state().say(message)
+        self.state().say(message, self)
     }
 
     /// The server has ended: what it has not answered it never will.
@@ -300,297 +312,166 @@ impl Live {
         state.inbox = None;
         state.initializing = None;
         state.own.clear();
-        for post in std::mem::take(&mut state.open).into_values() {
-            let id = as_value(&post.id);
-            let text = outcome_unknown(&id).as_str().to_owned();
-            let _ = post.messages.send(Outgoing {
-                text,
-                answers: Some(id),
-                record: None,
-                done: oneshot::channel().0,
-            });
-        }
-    }
-}
-
-/// A request that is not the server's yet, as long as somebody waits for that.
-struct Opening<'a> {
-    live: &'a Live,
-    /// As the client knows it. None: it is the server's.
-    id: Option<RequestId>,
-}
-
-impl<'a> Opening<'a> {
-    fn of(live: &'a Live, id: &RequestId) -> Self {
-        *live.state().opening.entry(id.clone()).or_default() += 1;
-        Self {
-            live,
-            id: Some(id.clone()),
-        }
-    }
-
-    fn is_over(&mut self, state: &mut State) {
-        let Some(id) = self.id.take() else { return };
-        if let Entry::Occupied(mut count) = state.opening.entry(id) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
-    }
-}
-
-impl Drop for Opening<'_> {
-    fn drop(&mut self) {
-        if self.id.is_some() {
-            let live = self.live;
-            self.is_over(&mut live.state());
+        for effect in state.http.gone(&self.incarnation) {
+            state.carry_out(effect, None, self.now());
         }
     }
 }
 
 impl State {
-    /// A request is the server's now, by another id where the client uses one again.
-    fn take(
+    /// A request is the server's now, which knows it and its progress by names that tell its stream.
+    fn begin(
         &mut self,
+        stream: StreamId,
         messages: UnboundedSender<Outgoing>,
         request: &mut JsonRpcRequest<ClientRequest>,
     ) {
-        let id = request.id.clone();
-        if self.open.contains_key(&id) || !self.names.is_free(&id) {
-            request.id = self.names.give();
+        request.id = named(&prefixed(stream.as_str(), &as_text(&request.id)));
+        let token = request.request.get_meta().get_progress_token();
+        if let Some(ProgressToken(token)) = token {
+            let token = named(&prefixed(stream.as_str(), &as_text(&token)));
+            let meta = request.request.get_meta_mut();
+            meta.set_progress_token(ProgressToken(token));
         }
         self.lists.asked(&request.id, &request.request);
-        self.newest.insert(id.clone(), request.id.clone());
-        let token = request
-            .request
-            .get_meta()
-            .get_progress_token()
-            .map(|token| {
-                let mut name = token.clone();
-                if self.tokens.contains_key(&token) || !self.names.is_free(&token.0) {
-                    name = ProgressToken(self.names.give());
-                    request
-                        .request
-                        .get_meta_mut()
-                        .set_progress_token(name.clone());
-                }
-                self.tokens.insert(name.clone(), request.id.clone());
-                (name, token)
-            });
-        self.open.insert(
-            request.id.clone(),
-            OpenRequest {
-                messages,
-                id,
-                token,
-            },
-        );
+        self.streams.insert(stream, messages);
     }
 
-    /// The server does not work on a request any more. Its stream is closed once nobody can say
-    /// anything there.
-    fn done(&mut self, id: &RequestId) -> Option<OpenRequest> {
-        let post = self.open.remove(id)?;
-        if let Some((name, _)) = &post.token {
-            self.tokens.remove(name);
-        }
-        if self.newest.get(&post.id) == Some(id) {
-            self.newest.remove(&post.id);
-        }
-        self.asked.retain(|_, of| of != id);
-        Some(post)
-    }
-
-    /// The client has cancelled its request of this id, which becomes the server's. Returns whether
-    /// the server is to hear of it.
-    fn cancel(&mut self, id: &mut RequestId) -> bool {
-        // Two pages of one client may count alike, and the other one's call is not to be cancelled:
-        // better none.
-        if self.opening.contains_key(id)
-            || self.open.values().filter(|post| post.id == *id).count() > 1
-        {
-            return false;
-        }
-        let Some(name) = self.newest.get(id) else {
-            // It has been answered. A former one of that id is not meant.
-            return !self.open.contains_key(id);
+    /// What needs no answer, by the names that the server knows. None: it is not for this server.
+    fn accept(&mut self, message: &mut ClientJsonRpcMessage, live: &Live) -> Option<()> {
+        let (incarnation, now) = (&live.incarnation, live.now());
+        let mut answered = |id: &mut RequestId| {
+            *id = named(&self.http.answered(incarnation, &as_text(id))?);
+            Some(())
         };
-        *id = name.clone();
-        if let Some(post) = self.done(id) {
-            self.names.leave(id.clone());
-            if let Some((name, _)) = post.token {
-                self.names.leave(name.0);
+        let notification = match message {
+            JsonRpcMessage::Response(response) => return answered(&mut response.id),
+            JsonRpcMessage::Error(error) => return answered(error.id.as_mut()?),
+            JsonRpcMessage::Request(_) => return Some(()),
+            JsonRpcMessage::Notification(notification) => &mut notification.notification,
+        };
+        match notification {
+            ClientNotification::CancelledNotification(cancel) => {
+                let id = cancel.params.request_id.as_mut()?;
+                let cancelled = self.http.cancelled(&as_text(id))?;
+                *id = named(&cancelled.id);
+                if cancelled.ends {
+                    self.carry_out(Effect::Close(cancelled.stream), None, now);
+                }
             }
+            ClientNotification::ProgressNotification(progress) => {
+                let ProgressToken(token) = &mut progress.params.progress_token;
+                *token = named(&asked_by(incarnation, &as_text(token))?);
+            }
+            // A client that was restarted goes through the handshake again, of which its server
+            // needs no second half.
+            ClientNotification::InitializedNotification(_) => {
+                return self.http.initialized(incarnation).then_some(());
+            }
+            _ => {}
         }
-        true
+        Some(())
     }
 
-    fn say(&mut self, message: ServerJsonRpcMessage) -> Option<oneshot::Receiver<()>> {
+    fn say(&mut self, message: ServerJsonRpcMessage, live: &Live) -> Option<oneshot::Receiver<()>> {
         let id = match &message {
             JsonRpcMessage::Response(response) => Some(response.id.clone()),
             JsonRpcMessage::Error(error) => error.id.clone(),
             _ => None,
         };
-        if let Some(id) = id {
+        if let Some(id) = &id {
             if let Some(initializing) = self.initializing.take() {
                 let _ = initializing.send(message);
                 return None;
             }
-            if let Some(waiting) = self.own.remove(&id) {
+            if let Some(waiting) = self.own.remove(id) {
                 if let JsonRpcMessage::Response(response) = message {
                     let result = serde_json::to_value(&response.result);
                     let _ = waiting.send(result.unwrap_or_default());
                 }
                 return None;
             }
-            self.used = Instant::now();
-            let announced = self.announce(&id);
-            let is_new = self.lists.answered(&id, &message);
-            let record = (announced || is_new).then(|| self.lists.record());
-            // Of a request that was cancelled nobody wants the answer.
-            let post = self.done(&id)?;
-            return post.say(&id, &message, true, record);
+            self.http.touch(live.now());
         }
-        let of = self.post_of(&message);
-        let of = of.filter(|id| self.open.contains_key(id));
-        if let Some(id) = of.or_else(|| self.only_request(&message)) {
-            let record = self.announce(&id).then(|| self.lists.record());
-            return self.open.get(&id)?.say(&id, &message, false, record);
-        }
-        // It tells of requests under way alone (MCP 2025-11-25, Progress).
-        if is_progress(&message) {
-            return None;
-        }
-        send(&self.standalone, as_text(&message), None, None)
+        let line = as_text(&message).into();
+        let said_on = said_on(&message).filter(|stream| self.http.is_open(stream));
+        let said = self.http.said(&line, said_on.as_ref(), &live.incarnation);
+        // Of a request that was cancelled nobody wants the answer.
+        let effect = said.into_iter().next();
+        let is_told = match &effect {
+            Some(Effect::Keep(message)) => self.announce(&message.stream),
+            _ => false,
+        };
+        let is_new = id.is_some_and(|id| self.lists.answered(&id, &message));
+        let record = (is_told || is_new).then(|| self.lists.record());
+        self.carry_out(effect?, record, live.now())
     }
 
     /// Tells the client of lists that have changed since another process has served the session, on
     /// the stream of this request. Returns whether there was something to tell: then it is to be
     /// recorded before anything else is said there.
-    fn announce(&mut self, id: &RequestId) -> bool {
-        let Some(post) = self.open.get(id) else {
+    fn announce(&mut self, stream: &StreamId) -> bool {
+        let Some(messages) = self.streams.get(stream) else {
             return false;
         };
         let changes = self.lists.changes();
         let has_told = !changes.is_empty();
         for text in changes {
-            send(&post.messages, text, None, None);
+            send(messages, Json::trusted(text), Use::Plain, None);
         }
         has_told
     }
 
-    /// The request that is open, if it is the only one and this is a line for the client's log. rmcp
-    /// says of requests alone for which one of the client's they were sent.
-    fn only_request(&self, message: &ServerJsonRpcMessage) -> Option<RequestId> {
-        let mut open = self.open.keys();
-        match (is_log(message), open.next(), open.next()) {
-            (true, only, None) => only.cloned(),
-            _ => None,
-        }
-    }
-
-    /// The request that a message belongs to.
-    fn post_of(&mut self, message: &ServerJsonRpcMessage) -> Option<RequestId> {
-        match message {
-            JsonRpcMessage::Request(request) => {
-                let OriginatingRequestId(id) =
-                    request.request.extensions().get::<OriginatingRequestId>()?;
-                if self.open.contains_key(id) {
-                    self.asked.insert(request.id.clone(), id.clone());
-                }
-                Some(id.clone())
-            }
-            JsonRpcMessage::Notification(notification) => match &notification.notification {
-                ServerNotification::ProgressNotification(progress) => {
-                    self.tokens.get(&progress.params.progress_token).cloned()
-                }
-                ServerNotification::CancelledNotification(cancelled) => self
-                    .asked
-                    .get(cancelled.params.request_id.as_ref()?)
-                    .cloned(),
-                other => {
-                    let OriginatingRequestId(id) = other.extensions().get()?;
-                    Some(id.clone())
-                }
-            },
-            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => None,
-        }
-    }
-}
-
-impl OpenRequest {
-    /// Says something to the client, by the names that it knows.
-    fn say(
-        &self,
-        name: &RequestId,
-        message: &ServerJsonRpcMessage,
-        is_answer: bool,
+    /// Gives a message to whoever keeps those of its stream, which nobody does any more after the
+    /// last one: a recorder that gets nothing more closes its stream.
+    fn carry_out(
+        &mut self,
+        effect: Effect,
         record: Option<Record>,
+        now: Duration,
     ) -> Option<oneshot::Receiver<()>> {
-        let id = as_value(&self.id);
-        let mut text = as_text(message);
-        let of_token = self.token.as_ref().filter(|(name, token)| name != token);
-        if is_answer && *name != self.id {
-            text = with(&text, "/id", &id);
-        } else if let Some((_, token)) = of_token.filter(|_| !is_answer) {
-            text = with(&text, "/params/progressToken", &as_value(&token.0));
+        let message = match effect {
+            Effect::Keep(message) => message,
+            Effect::Close(stream) => {
+                self.http.finished(&stream, now);
+                self.streams.remove(&stream);
+                return None;
+            }
+            Effect::ToServer(_) | Effect::Lost(_) => return None,
+        };
+        let (what, text) = (message.what, message.message);
+        let to = self.streams.get(&message.stream);
+        let is_kept = send(to.unwrap_or(&self.standalone), text, what.clone(), record);
+        if what == (Use::Answer { ends: true }) {
+            self.carry_out(Effect::Close(message.stream), None, now);
         }
-        send(&self.messages, text, is_answer.then_some(id), record)
+        is_kept
     }
 }
 
-/// The id of the request that a message cancels, if it does.
-fn cancelled(message: &mut ClientJsonRpcMessage) -> Option<&mut RequestId> {
-    let JsonRpcMessage::Notification(notification) = message else {
-        return None;
+/// The stream of the request for which the server has said something, as rmcp tells.
+fn said_on(message: &ServerJsonRpcMessage) -> Option<StreamId> {
+    let extensions = match message {
+        JsonRpcMessage::Request(request) => request.request.extensions(),
+        JsonRpcMessage::Notification(notification) => notification.notification.extensions(),
+        JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => return None,
     };
-    match &mut notification.notification {
-        ClientNotification::CancelledNotification(cancel) => cancel.params.request_id.as_mut(),
-        _ => None,
+    match extensions.get::<OriginatingRequestId>()? {
+        OriginatingRequestId(RequestId::String(id)) => id.split_once('/')?.0.parse().ok(),
+        OriginatingRequestId(RequestId::Number(_)) => None,
     }
-}
-
-fn is_initialized(message: &ClientJsonRpcMessage) -> bool {
-    let JsonRpcMessage::Notification(notification) = message else {
-        return false;
-    };
-    matches!(
-        notification.notification,
-        ClientNotification::InitializedNotification(_)
-    )
-}
-
-fn is_log(message: &ServerJsonRpcMessage) -> bool {
-    let JsonRpcMessage::Notification(notification) = message else {
-        return false;
-    };
-    matches!(
-        notification.notification,
-        ServerNotification::LoggingMessageNotification(_)
-    )
-}
-
-fn is_progress(message: &ServerJsonRpcMessage) -> bool {
-    let JsonRpcMessage::Notification(notification) = message else {
-        return false;
-    };
-    matches!(
-        notification.notification,
-        ServerNotification::ProgressNotification(_)
-    )
 }
 
 fn send(
     to: &UnboundedSender<Outgoing>,
-    text: String,
-    answers: Option<Value>,
+    message: Json,
+    what: Use,
     record: Option<Record>,
 ) -> Option<oneshot::Receiver<()>> {
     let (done, is_kept) = oneshot::channel();
     to.send(Outgoing {
-        text,
-        answers,
+        message,
+        what,
         record,
         done,
     })
@@ -598,22 +479,13 @@ fn send(
     .map(|()| is_kept)
 }
 
-/// A message with another value at this place, if there is one.
-fn with(text: &str, place: &str, value: &Value) -> String {
-    let mut message: Value = serde_json::from_str(text).unwrap_or_default();
-    match message.pointer_mut(place) {
-        Some(found) => *found = value.clone(),
-        None => return text.to_owned(),
-    }
-    message.to_string()
+fn as_text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }
 
-fn as_text(message: &ServerJsonRpcMessage) -> String {
-    serde_json::to_string(message).unwrap_or_default()
-}
-
-fn as_value(id: &RequestId) -> Value {
-    serde_json::to_value(id).unwrap_or_default()
+/// An id, of its JSON.
+fn named(json: &str) -> RequestId {
+    serde_json::from_str(json).unwrap_or(RequestId::Number(0))
 }
 
 /// What arrives at a server.

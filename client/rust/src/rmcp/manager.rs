@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use futures_util::Stream;
 use futures_util::stream::empty;
+use mcp_sessiond_http_session::handshake::Handshake;
+use mcp_sessiond_jsonrpc::answers;
 use mcp_sessiond_proto::SessionId;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
@@ -13,10 +15,10 @@ use rmcp::transport::streamable_http_server::session::{
     ServerSseMessage, SessionState, SessionStore, SessionStoreError,
 };
 use rmcp::transport::streamable_http_server::{RestoreOutcome, SessionId as Named, SessionManager};
-use serde_json::{Value, json};
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::events::Events;
-use super::handshake::Handshake;
+use super::handshake;
 use super::live::{Live, NotBegun};
 use super::request_scope::{Outcome, Purpose, RequestScope};
 use super::table::Table;
@@ -78,11 +80,10 @@ impl Manager {
 
     /// The recorded answer, for a client that begins again with a session that it has.
     async fn repeat(scope: &RequestScope, id: &RequestId) -> Result<Events, Refusal> {
-        let recorded = Handshake::of(&scope.session).await?;
+        let recorded = handshake::recorded(&scope.session).await?;
         let Handshake { result, .. } = recorded.ok_or_else(Refusal::unknown_session)?;
-        Ok(Events::One(
-            json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string(),
-        ))
+        let id = serde_json::to_string(id).unwrap_or_default();
+        Ok(Events::One(answers::result(&id, result.get())))
     }
 }
 
@@ -112,7 +113,7 @@ impl SessionManager for Manager {
         let live = self
             .used(&scope)
             .map_err(|refusal| Self::refuse(&scope, refusal))?;
-        let asked = params(&message);
+        let asked = params(&message).ok_or(Refused)?;
         let answer = live
             .initialize(message)
             .await
@@ -125,12 +126,12 @@ impl SessionManager for Manager {
             let _ = scope.session.terminate().await;
             return Ok(answer);
         };
-        let result = serde_json::to_value(&response.result).unwrap_or_default();
-        live.declares(&result);
+        let result = to_raw_value(&response.result).map_err(|_| Refused)?;
+        live.declares(&serde_json::from_str(result.get()).unwrap_or_default());
         let handshake = Handshake::new(asked, result);
         if scope.purpose == Purpose::Client {
             // Before the client knows its session.
-            let stored = handshake.store(&scope.session).await;
+            let stored = handshake::store(&handshake, &scope.session).await;
             stored.map_err(|error| {
                 self.0.release(live.id());
                 Self::refuse(&scope, error)
@@ -206,17 +207,14 @@ impl SessionManager for Manager {
 }
 
 /// The parameters of an `initialize`, as the server has understood them.
-fn params(message: &ClientJsonRpcMessage) -> Value {
-    match message {
-        JsonRpcMessage::Request(request) => match &request.request {
-            ClientRequest::InitializeRequest(initialize) => {
-                serde_json::to_value(&initialize.params)
-            }
-            _ => Ok(Value::Null),
-        },
-        _ => Ok(Value::Null),
-    }
-    .unwrap_or_default()
+fn params(message: &ClientJsonRpcMessage) -> Option<Box<RawValue>> {
+    let JsonRpcMessage::Request(request) = message else {
+        return None;
+    };
+    let ClientRequest::InitializeRequest(initialize) = &request.request else {
+        return None;
+    };
+    to_raw_value(&initialize.params).ok()
 }
 
 /// What rmcp restores a session from.
@@ -227,8 +225,8 @@ type Stored<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionStoreError>> +
 impl Store {
     async fn recorded() -> Option<SessionState> {
         let scope = RequestScope::here()?;
-        match Handshake::of(&scope.session).await {
-            Ok(handshake) => serde_json::from_value(handshake?.initialize)
+        match handshake::recorded(&scope.session).await {
+            Ok(handshake) => serde_json::from_str(handshake?.initialize.get())
                 .ok()
                 .map(SessionState::new),
             Err(error) => {

@@ -1,18 +1,13 @@
 //! What a POST says, as far as it has to be known before rmcp reads it: rmcp answers what is not
 //! JSON by a text without an id, and does not say who sends `initialize`.
 
-use std::cell::OnceCell;
-
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{self, StreamExt as _};
 use http_body::Frame;
 use http_body_util::{BodyStream, StreamBody};
-use mcp_sessiond_jsonrpc::answers::{self, Outcome};
-use mcp_sessiond_jsonrpc::code;
-use mcp_sessiond_jsonrpc::message::{Kind, Line};
-use mcp_sessiond_jsonrpc::readable::Readable;
+use mcp_sessiond_http_session::posted::{PostedKind, read_post};
+use mcp_sessiond_http_session::substitute::not_json_params;
 use mcp_sessiond_proto::Json;
-use serde::Deserialize;
 
 use super::body::RequestBody;
 
@@ -23,22 +18,10 @@ const READ_MAX: usize = 4 * 1024 * 1024;
 #[derive(Debug, Clone)]
 pub(super) enum PostedMessage {
     /// `initialize`, with these parameters.
-    Initialize(Option<Json>),
-    /// A request with a number in it that JSON does not have: the answer to it.
+    Initialize(Json),
+    /// A request that can't be carried out, as it has a number that JSON does not have, or two
+    /// progress tokens: the answer to it.
     NotJson(String),
-}
-
-/// Who sends `initialize`, and for which version of MCP.
-#[derive(Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-struct Client {
-    protocol_version: Option<String>,
-    client_info: Option<Info>,
-}
-
-#[derive(Deserialize, PartialEq, Eq)]
-struct Info {
-    name: Option<String>,
 }
 
 impl PostedMessage {
@@ -70,45 +53,26 @@ impl PostedMessage {
         (None, whole)
     }
 
-    fn of(body: &[u8]) -> Option<Self> {
-        // rmcp refuses what is not UTF-8.
-        std::str::from_utf8(body).ok()?;
-        let copy = OnceCell::new();
-        let message = Line::of(body, &copy).message()?;
-        let Kind::Request { id, method } = &message.kind else {
-            return None;
-        };
-        if let Some(value) = message.not_json() {
-            let why = value.to_string();
-            let answer = answers::error(id, code::INVALID_PARAMS, &why, Some(Outcome::NotSent));
-            return Some(Self::NotJson(answer));
+    /// None: there is nothing to be known; what can't be read rmcp refuses.
+    fn of(body: &Bytes) -> Option<Self> {
+        let (mut messages, is_batch) = read_post(body).ok()?;
+        match messages.pop()?.kind {
+            _ if is_batch => None,
+            PostedKind::NotJson(id, why) => Some(Self::NotJson(not_json_params(&id, &why))),
+            PostedKind::Initialize(_, params) => Json::new(params.get()).ok().map(Self::Initialize),
+            _ => None,
         }
-        if method != "initialize" || message.whole().sent().is_none() {
-            return None;
-        }
-        let params = message.params().and_then(Readable::sent);
-        Some(Self::Initialize(
-            params.and_then(|params| Json::new(params).ok()),
-        ))
     }
-}
-
-/// Whether an `initialize` with these parameters is by the same client as the recorded one, and
-/// asks for the same version.
-pub(super) fn is_of(recorded: &serde_json::Value, params: &Json) -> bool {
-    let recorded = Client::deserialize(recorded).ok();
-    recorded == serde_json::from_str::<Client>(params.as_str()).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt as _;
-    use serde_json::json;
 
     use super::*;
 
     fn not_json(body: &str) -> Option<String> {
-        match PostedMessage::of(body.as_bytes())? {
+        match PostedMessage::of(&body.to_owned().into())? {
             PostedMessage::NotJson(answer) => Some(answer),
             PostedMessage::Initialize(_) => None,
         }
@@ -151,20 +115,5 @@ mod tests {
             let read = body.collect().await.expect("a body").to_bytes();
             assert!(read == sent, "{length} bytes, not {}", read.len());
         }
-    }
-
-    #[test]
-    fn another_client_or_version_is_another_session() {
-        let recorded = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}});
-        let is_of = |params: serde_json::Value| is_of(&recorded, &Json::from(&params));
-        assert!(is_of(
-            json!({"protocolVersion": "2025-11-25", "clientInfo": {"name": "a", "version": "2"}})
-        ));
-        assert!(!is_of(
-            json!({"protocolVersion": "2025-06-18", "clientInfo": {"name": "a"}})
-        ));
-        assert!(!is_of(
-            json!({"protocolVersion": "2025-11-25", "clientInfo": {"name": "b"}})
-        ));
     }
 }

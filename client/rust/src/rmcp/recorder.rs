@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use mcp_sessiond_http_session::keep::{Failure, Keep, Next, Use};
 use mcp_sessiond_proto::streams::Appended;
 use mcp_sessiond_proto::{Json, RequestId, SessionId};
-use serde_json::Value;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Sender, UnboundedReceiver};
 use tokio::sync::oneshot;
@@ -14,7 +14,6 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::events::Delivery;
-use super::handshake::not_kept;
 use super::lists::Record;
 use super::prune::with_room;
 use crate::LOG_TARGET;
@@ -30,13 +29,19 @@ const AWAY: Duration = Duration::from_secs(1);
 /// A message that a server has said.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    pub(super) text: String,
-    /// The id of the request that it answers, where it is an answer: the stream ends with it.
-    pub(super) answers: Option<Value>,
+    pub(super) message: Json,
+    pub(super) what: Use,
     /// What the client knows with this message: stored before it, and after the messages before it.
     pub(super) record: Option<Record>,
     /// Sent when the message is stored, or can't be.
     pub(super) done: oneshot::Sender<()>,
+}
+
+impl Outgoing {
+    /// Whether the stream ends with it.
+    fn ends(&self) -> bool {
+        self.what == Use::Answer { ends: true }
+    }
 }
 
 /// Tells, once until it is over, that messages of a session are not kept.
@@ -94,7 +99,7 @@ impl<F: Fn() -> Stream + Send> Recorder<F> {
                     // Without it the client is told once more.
                     let _ = record.store((self.stream)().session()).await;
                 }
-                let is_answered = batch.iter().any(|said| said.answers.is_some());
+                let is_answered = batch.iter().any(Outgoing::ends);
                 let is_closed = self.keep(batch).await;
                 if is_answered {
                     return is_closed;
@@ -107,19 +112,13 @@ impl<F: Fn() -> Stream + Send> Recorder<F> {
     /// Keeps a batch, and closes the stream with it if there is an answer in it. Returns whether it
     /// was closed.
     async fn keep(&mut self, batch: Vec<Outgoing>) -> bool {
-        let texts: Vec<Json> = batch
-            .iter()
-            .map(|said| Json::trusted(said.text.clone()))
-            .collect();
-        let closes = batch.iter().any(|said| said.answers.is_some());
-        match self.append(&RequestId::mint(), &texts, closes).await {
+        let messages = batch.iter().map(|said| said.message.clone()).collect();
+        let closes = batch.iter().any(Outgoing::ends);
+        match self.append(&RequestId::mint(), messages, closes).await {
             Ok(appended) => {
                 self.failures.are_over();
                 for (said, appended) in batch.into_iter().zip(appended) {
-                    self.deliver(Delivery {
-                        id: Some(appended.id),
-                        text: said.text,
-                    });
+                    self.deliver(Some(appended), said.message);
                     let _ = said.done.send(());
                 }
                 closes
@@ -134,35 +133,49 @@ impl<F: Fn() -> Stream + Send> Recorder<F> {
             }
             Err(error) => {
                 self.failures.log(&error);
-                let mut is_closed = false;
-                for Outgoing {
-                    text,
-                    answers,
-                    done,
-                    ..
-                } in batch
-                {
-                    // Who gets an answer that can never be kept comes back behind the short error
-                    // that is kept in its place; who does not gets the error.
-                    if let Some(id) = answers.as_ref().filter(|_| !error.passes())
-                        && let Ok(Some(kept)) = self.keep_in_place(id).await
-                    {
-                        self.deliver(Delivery {
-                            id: Some(kept.id),
-                            text,
-                        });
-                        let _ = done.send(());
-                        is_closed = true;
-                        continue;
-                    }
-                    let answer = answers.map(|id| (id, Json::trusted(text.clone())));
-                    self.deliver(Delivery { id: None, text });
-                    let _ = done.send(());
-                    if let Some((id, answer)) = answer {
-                        is_closed |= self.keep_answer_later(&id, answer, &error).await;
-                    }
+                let (mut is_closed, mut error) = (false, error);
+                for said in batch {
+                    is_closed |= self.keep_on(said, &mut error).await;
                 }
                 is_closed
+            }
+        }
+    }
+
+    /// Goes on with a message that was not kept. Whoever waits for it gets it all the same; who comes
+    /// back for an answer gets it once it is kept, or is told what became of it. Returns whether the
+    /// stream was closed.
+    async fn keep_on(&mut self, said: Outgoing, error: &mut SessionError) -> bool {
+        let mut keep = Keep::new(said.message, said.what, true);
+        let (request, mut done) = (RequestId::mint(), Some(said.done));
+        loop {
+            let bytes = keep.message().len();
+            let failure = match Failure::of(error.refusal(), error.passes(), bytes) {
+                // Those that could be deleted are.
+                Failure::Full { .. } => Failure::FULL,
+                other => other,
+            };
+            let next = keep.failed(failure, &error.to_string(), self.reader.is_some());
+            if let Some(message) = keep.unstored(next) {
+                self.deliver(None, message);
+                let _ = done.take().map(|done| done.send(()));
+            }
+            match next {
+                Next::Lost => return false,
+                Next::Pause => sleep(AWAY).await,
+                Next::Store | Next::Prune => {}
+            }
+            let (messages, closes) = (vec![keep.message().clone()], keep.ends());
+            match self.append(&request, messages, closes).await {
+                Ok(appended) => {
+                    self.failures.are_over();
+                    if let Some(message) = keep.stored().message {
+                        self.deliver(appended.into_iter().next(), message);
+                    }
+                    let _ = done.take().map(|done| done.send(()));
+                    return closes;
+                }
+                Err(next) => *error = next,
             }
         }
     }
@@ -170,12 +183,12 @@ impl<F: Fn() -> Stream + Send> Recorder<F> {
     async fn append(
         &self,
         request: &RequestId,
-        texts: &[Json],
+        messages: Vec<Json>,
         closes: bool,
     ) -> Result<Vec<Appended>, SessionError> {
         let stream = (self.stream)();
         let append = async || {
-            let messages = texts.iter().cloned().map(Some).collect();
+            let messages = messages.iter().cloned().map(Some).collect();
             match closes {
                 true => stream.append_and_close_as(request.clone(), messages).await,
                 false => stream.append_as(request.clone(), messages).await,
@@ -184,41 +197,13 @@ impl<F: Fn() -> Stream + Send> Recorder<F> {
         with_room(stream.session(), append).await
     }
 
-    /// Who comes back for an answer that was not kept gets it once the daemon is there again, or is
-    /// told what became of it. Returns whether the stream was closed.
-    async fn keep_answer_later(&self, id: &Value, answer: Json, error: &SessionError) -> bool {
-        let mut passes = error.passes();
-        let request = RequestId::mint();
-        while passes {
-            sleep(AWAY).await;
-            match self
-                .append(&request, std::slice::from_ref(&answer), true)
-                .await
-            {
-                Ok(_) => {
-                    self.failures.are_over();
-                    return true;
-                }
-                Err(error) => passes = error.passes(),
-            }
-        }
-        self.keep_in_place(id).await.is_ok()
-    }
-
-    /// Keeps the error that says that the answer to a request was not kept, and closes the stream.
-    async fn keep_in_place(&self, id: &Value) -> Result<Option<Appended>, SessionError> {
-        let kept = self
-            .append(&RequestId::mint(), &[not_kept(id)], true)
-            .await?;
-        Ok(kept.into_iter().next())
-    }
-
     /// Gives a message to the reader. One that is too slow gets the rest from the daemon.
-    fn deliver(&mut self, delivery: Delivery) {
+    fn deliver(&mut self, kept: Option<Appended>, message: Json) {
         let Some(reader) = &self.reader else {
             return;
         };
-        if let Err(failed) = reader.deliveries.try_send(delivery) {
+        let event = kept.map(|kept| (kept.position, kept.id));
+        if let Err(failed) = reader.deliveries.try_send(Delivery { event, message }) {
             if matches!(failed, TrySendError::Full(_)) {
                 reader.is_behind.store(true, Ordering::Release);
             }
@@ -231,7 +216,7 @@ impl<F: Fn() -> Stream + Send> Recorder<F> {
 fn fitting(waiting: &[Outgoing]) -> usize {
     let mut bytes = 0;
     let fits = |said: &&Outgoing| {
-        bytes += said.text.len();
+        bytes += said.message.len();
         bytes <= BYTES_MAX
     };
     let later = waiting.iter().skip(1);

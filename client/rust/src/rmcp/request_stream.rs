@@ -4,43 +4,40 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use mcp_sessiond_proto::{Json, RequestId, StreamId};
-use serde_json::Value;
+use mcp_sessiond_http_session::origin::origin;
+use mcp_sessiond_http_session::substitute::outcome_unknown;
+use mcp_sessiond_proto::StreamId;
 use tokio::sync::mpsc::{UnboundedSender, channel, unbounded_channel};
 
 use super::events::NewStream;
-use super::handshake::outcome_unknown;
 use super::prune::with_room;
 use super::recorder::{LiveReader, Outgoing, Recorder, StoreFailures};
 use super::tail::Tail;
 use crate::error::SessionError;
 use crate::session::{Session, Stream};
 
-/// Bytes of an id that the daemon keeps beside a stream. A longer one stands in the will alone.
-const OPENED_BY_MAX: usize = 256;
 /// Messages that wait for a client that reads them slowly.
 const WAITING: usize = 64;
 
-/// Opens the stream of a request. If this process ends before the answer, the daemon answers it,
-/// "the outcome is unknown". `primes`: whether the client takes an id before there is a message.
+/// Opens the stream of a request with this id. If this process ends before the answer, the daemon
+/// answers it, "the outcome is unknown". `primes`: whether the client takes an id before there is a
+/// message.
 pub(super) async fn open(
     session: Session,
-    id: Value,
+    name: StreamId,
+    id: &str,
     primes: bool,
     failures: Arc<StoreFailures>,
 ) -> Result<(UnboundedSender<Outgoing>, NewStream), SessionError> {
-    #[expect(clippy::expect_used, reason = "it is made of letters and digits")]
-    let name: StreamId = format!("post-{}", RequestId::mint())
-        .parse()
-        .expect("a stream's id");
-    let will = outcome_unknown(&id);
-    let opened_by = Some(Json::from(&id)).filter(|id| id.as_str().len() <= OPENED_BY_MAX);
+    let will = outcome_unknown(id);
+    // An id that is too long stands in the will alone.
+    let opened_by = origin(&[id.into()], false);
     let open = || session.open_stream_with_will(&name, opened_by.clone(), will.clone());
     let stream = with_room(&session, open).await?;
     let primed = match primes {
         false => None,
         true => match with_room(&session, || stream.prime()).await {
-            Ok(primed) => Some(primed.id),
+            Ok(primed) => Some(primed),
             Err(error) => {
                 close(&stream).await;
                 return Err(error);
@@ -65,7 +62,7 @@ pub(super) async fn open(
             close(&stream).await;
         }
     });
-    let tail = Tail::fresh(session, name, primed, id);
+    let tail = Tail::fresh(session, name, primed);
     Ok((
         outgoing,
         NewStream {

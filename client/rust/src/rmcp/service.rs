@@ -16,6 +16,7 @@ use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, Status
 use http_body::Body;
 use http_body_util::Full;
 use mcp_sessiond_proto::Json;
+use mcp_sessiond_proto::sessions::METADATA_MAX;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::StreamableHttpService;
 use tower_layer::Layer as _;
@@ -23,10 +24,10 @@ use tower_service::Service;
 
 use super::body::{DurableBody, RequestBody};
 use super::events::Events;
-use super::handshake::{Handshake, METADATA_MAX};
+use super::handshake;
 use super::manager::{Manager, Store};
 use super::options::DurableOptions;
-use super::posted::{self, PostedMessage};
+use super::posted::PostedMessage;
 use super::request_scope::{Outcome, Purpose, RequestScope};
 use super::table::Table;
 use super::tail::Tail;
@@ -95,11 +96,11 @@ async fn begins_another(
     posted: Option<PostedMessage>,
     session: &Session,
 ) -> Result<Option<Option<Json>>, SessionError> {
-    let Some(PostedMessage::Initialize(Some(params))) = posted else {
+    let Some(PostedMessage::Initialize(params)) = posted else {
         return Ok(None);
     };
-    let recorded = Handshake::of(session).await?;
-    let is_another = recorded.is_some_and(|recorded| !posted::is_of(&recorded.initialize, &params));
+    let recorded = handshake::recorded(session).await?;
+    let is_another = recorded.is_some_and(|recorded| !recorded.is_of(params.as_str()));
     Ok(is_another.then(|| Some(params).filter(|params| params.as_str().len() <= METADATA_MAX)))
 }
 

@@ -3,15 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, JsonRpcRequest, NumberOrString,
-};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, JsonRpcRequest};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::yield_now;
 
 use super::live::Live;
-use super::request_names::RequestNames;
 use super::table::Table;
 use crate::session::Session;
 use crate::sessions::Sessions;
@@ -218,26 +215,4 @@ async fn a_session_that_was_restored_is_not_restored_again() {
     live.close();
     assert!(table.restore(session.id(), restore()).await.is_ok());
     assert!(table.ready(session.id()).is_some() && kept.try_recv().is_ok());
-}
-
-#[test]
-fn the_names_of_cancelled_requests_stay_taken_however_many_they_are() {
-    let mut names = RequestNames::new();
-    let number = NumberOrString::Number;
-    let text = |text: &str| NumberOrString::String(text.into());
-    names.leave(number(3));
-    names.leave(text("a"));
-    assert!(!names.is_free(&number(3)) && !names.is_free(&text("a")));
-    assert!(names.is_free(&text("3")) && names.is_free(&number(4)));
-    let (one, two) = (names.give(), names.give());
-    assert!(one != two && !names.is_free(&one) && !names.is_free(&two));
-    for id in 10..10_000 {
-        names.leave(number(id));
-    }
-    assert!(!names.is_free(&number(3)) && !names.is_free(&number(9_999)));
-    // Which ones is not remembered any more: none is free.
-    assert!(!names.is_free(&number(10_000)));
-    let mut long = RequestNames::new();
-    long.leave(text(&"x".repeat(100_000)));
-    assert!(!long.is_free(&text("y")));
 }

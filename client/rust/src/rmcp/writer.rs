@@ -1,8 +1,9 @@
-//! The events of a response, as text (Server-Sent Events, HTML Living Standard, section 9.2).
+//! Writes the events of a response.
 
 use std::time::Duration;
 
 use bytes::Bytes;
+use mcp_sessiond_http_session::sse;
 use mcp_sessiond_proto::streams::EventId;
 use tokio::sync::mpsc::Sender;
 
@@ -31,28 +32,18 @@ impl Writer {
         self.parts.closed().await;
     }
 
-    async fn write(&self, text: String) {
+    pub(super) async fn write(&self, text: String) {
         let _ = self.parts.send(text.into()).await;
     }
 
     /// Tells when to come back, and with which id, if there is one already.
     pub(super) async fn begin(&self, primed: Option<&EventId>) {
-        let retry = self.retry.as_millis();
+        let retry = u64::try_from(self.retry.as_millis()).unwrap_or(u64::MAX);
         self.write(match primed {
-            Some(EventId(id)) => format!("id: {id}\nretry: {retry}\ndata: \n\n"),
-            None => format!("retry: {retry}\n\n"),
+            Some(id) => sse::priming(id, retry, true),
+            None => sse::retry(retry),
         })
         .await;
-    }
-
-    pub(super) async fn event(&self, id: Option<&EventId>, text: &str) {
-        let id = id
-            .map(|EventId(id)| format!("id: {id}\n"))
-            .unwrap_or_default();
-        // JSON that another client has stored may have several lines.
-        let text = text.replace(['\r', '\n'], " ");
-        self.write(format!("event: message\n{id}data: {text}\n\n"))
-            .await;
     }
 
     /// After how long without an event there is a comment.
@@ -62,7 +53,7 @@ impl Writer {
 
     pub(super) async fn comment(&self) {
         if self.comments.is_some() {
-            self.write(": waiting\n\n".into()).await;
+            self.write(sse::COMMENT.into()).await;
         }
     }
 }
