@@ -175,20 +175,19 @@ impl Keep {
 
     /// Puts something shorter in the place of what is stored. False: there is nothing.
     fn shorten(&mut self, why: &str, is_read: bool) -> bool {
-        let message = self.message();
+        if self.in_place.is_some() {
+            return false;
+        }
+        let whole = &self.whole;
         let shorter = match &self.what {
             Use::Answer { .. } => {
-                answered_id(message).map(|id| answer_not_stored(&id, message.len(), why))
+                answered_id(whole).map(|id| answer_not_stored(&id, whole.len(), why))
             }
-            Use::Question(_) if is_read => in_place_of_request(message),
+            Use::Question(_) if is_read => in_place_of_request(whole),
             _ => None,
         };
-        let shorter = shorter.filter(|shorter| shorter.len() < message.len());
-        let is_there = shorter.is_some();
-        if is_there {
-            self.in_place = shorter;
-        }
-        is_there
+        self.in_place = shorter.filter(|shorter| shorter.len() < whole.len());
+        self.in_place.is_some()
     }
 }
 
@@ -197,4 +196,78 @@ pub fn too_large(bytes: usize) -> String {
     alloc::format!(
         "the request has {bytes} bytes, more than can be stored for the client (limits.message_bytes)"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn long(message: &str) -> Json {
+        Json::trusted(message.replace("LONG", &"x".repeat(1_000)))
+    }
+
+    fn answer() -> Json {
+        long(r#"{"jsonrpc":"2.0","id":7,"result":"LONG"}"#)
+    }
+
+    const LAST: Use = Use::Answer { ends: true };
+
+    #[test]
+    fn an_answer_is_never_dropped() {
+        let mut keep = Keep::new(answer(), LAST, false);
+        for (failure, next) in [
+            (Failure::Away, Next::Pause),
+            (Failure::Full { can_prune: true }, Next::Prune),
+            (Failure::TooLarge, Next::Store),
+            // What is in its place has no room, either.
+            (Failure::FULL, Next::Pause),
+            (Failure::Away, Next::Pause),
+        ] {
+            assert_eq!(keep.failed(failure, "why", false), next, "{failure:?}");
+            assert_eq!(keep.unstored(next), None);
+        }
+        let in_place: serde_json::Value =
+            serde_json::from_str(keep.message().as_str()).expect("JSON");
+        assert_eq!(
+            (&in_place["id"], &in_place["error"]["data"]["outcome"]),
+            (&7.into(), &"not_kept".into())
+        );
+        assert!(keep.ends());
+        let kept = keep.stored();
+        assert_eq!((kept.message, kept.unkept), (Some(answer()), None));
+    }
+
+    #[test]
+    fn a_question_that_is_too_large_is_cancelled_for_who_did_not_get_it() {
+        let question = long(r#"{"jsonrpc":"2.0","id":"s/1","method":"m","params":"LONG"}"#);
+        let of = || Keep::new(question.clone(), Use::Question("1".into()), false);
+        assert_eq!(of().failed(Failure::TooLarge, "why", false), Next::Lost);
+        let mut keep = of();
+        assert_eq!(keep.failed(Failure::TooLarge, "why", true), Next::Store);
+        assert!(keep.message().as_str().contains("notifications/cancelled"));
+        let kept = keep.stored();
+        assert_eq!(
+            (kept.message, kept.unkept),
+            (Some(question.clone()), Some("1".into()))
+        );
+        assert_eq!(of().failed(Failure::FULL, "why", true), Next::Lost);
+    }
+
+    #[test]
+    fn where_the_server_goes_on_without_the_storage_a_message_is_sent_once() {
+        let mut keep = Keep::new(answer(), LAST, true);
+        let next = keep.failed(Failure::Away, "why", true);
+        assert_eq!((next, keep.unstored(next)), (Next::Pause, Some(answer())));
+        let next = keep.failed(Failure::Away, "why", true);
+        assert_eq!((next, keep.unstored(next)), (Next::Pause, None));
+        assert_eq!(keep.stored().message, None, "its reader has it");
+        let log = long(r#"{"jsonrpc":"2.0","method":"notifications/message","params":"LONG"}"#);
+        for failure in [Failure::Away, Failure::TooLarge, Failure::Other] {
+            let mut keep = Keep::new(log.clone(), Use::Plain, true);
+            let next = keep.failed(failure, "why", true);
+            assert_eq!((next, keep.unstored(next)), (Next::Lost, Some(log.clone())));
+        }
+        let mut keep = Keep::new(log, Use::Plain, false);
+        assert_eq!(keep.failed(Failure::Away, "why", true), Next::Pause);
+    }
 }

@@ -178,7 +178,10 @@ pub(crate) fn without_bom(text: &Bytes) -> Bytes {
 
 /// A message with these edits, as the data of an event, which has no line ends.
 pub fn with_edits(message: &Message<'_>, edits: &Edits) -> Json {
-    Json::trusted(one_line(&String::from_utf8_lossy(&edits.spliced(message))))
+    let text = String::from_utf8(edits.spliced(message))
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    let is_one_line = text.starts_with('{') && !text.contains(['\r', '\n']);
+    Json::trusted(if is_one_line { text } else { one_line(&text) })
 }
 
 /// The ids that a line answers, as they stand there.

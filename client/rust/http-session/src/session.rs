@@ -368,11 +368,6 @@ impl HttpSession {
         self.router.readers().contains(stream)
     }
 
-    /// The streams that somebody reads here.
-    pub fn readers(&self) -> impl Iterator<Item = &StreamId> {
-        self.router.readers().iter()
-    }
-
     /// The reader of a stream was sent an event.
     pub fn sent(&mut self, stream: &StreamId) {
         self.router.set_resumable(stream);

@@ -12,8 +12,11 @@ pub const COMMENT: &str = ": still here\n\n";
 /// An event with a message. Without an id it is not stored.
 pub fn event(id: Option<&EventId>, message: &str) -> String {
     let id = id.map_or_else(String::new, |EventId(id)| format!("id: {id}\n"));
-    // JSON that another client has stored may have several lines.
-    let message = one_line(message);
+    if message.contains(['\r', '\n']) {
+        // JSON that another client has stored may have several lines.
+        let message = one_line(message);
+        return format!("event: message\n{id}data: {message}\n\n");
+    }
     format!("event: message\n{id}data: {message}\n\n")
 }
 
