@@ -219,9 +219,13 @@ impl Live {
         }
     }
 
-    /// Notes which readers have gone.
-    pub fn forget_gone_readers(&self) {
-        self.state().forget_gone_readers(self.now());
+    /// A reader of this stream has gone, who may have been too slow to be one at that moment.
+    fn reader_left(&self, stream: &StreamId) {
+        let mut state = self.state();
+        state.forget_gone_readers(self.now());
+        if !state.readers.contains_key(stream) {
+            state.session.reader_gone(stream, self.now());
+        }
     }
 
     /// How this session of the caller could make room for another one. None: it is another

@@ -11,9 +11,8 @@ use serde_json::value::RawValue;
 
 use crate::messages::Id;
 
-/// Bytes that the ids of one POST may have together: the daemon keeps them as the origin of the
-/// stream.
-const ORIGIN_MAX: usize = 200;
+/// Bytes of the origin of a stream that the daemon keeps.
+const ORIGIN_MAX: usize = 256;
 /// What the names of streams of single calls begin with.
 const CALL: &str = "call";
 /// What the names of streams of batches begin with.

@@ -36,7 +36,7 @@ pub struct Tail {
 impl Drop for Tail {
     fn drop(&mut self) {
         drop(self.reading.take());
-        self.live.forget_gone_readers();
+        self.live.reader_left(self.reader.stream());
     }
 }
 
