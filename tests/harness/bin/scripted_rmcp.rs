@@ -24,9 +24,10 @@ use mcp_sessiond_client::rmcp::{DurableOptions, durable, notify, session};
 use mcp_sessiond_client::{Json, SessionError, StateKey};
 use mcp_sessiond_process::changes::Changes;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ListToolsResult,
-    LoggingLevel, LoggingMessageNotification, LoggingMessageNotificationParam,
-    PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientResult, ContentBlock,
+    ListRootsRequest, ListToolsResult, LoggingLevel, LoggingMessageNotification,
+    LoggingMessageNotificationParam, PaginatedRequestParams, ProgressNotificationParam,
+    ServerCapabilities, ServerConfig, ServerRequest, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -62,7 +63,7 @@ impl Scripted {
             "count" => count(context).await,
             "echo" => Ok(given["value"].to_string()),
             "log" => log(given, context).await,
-            "ask" => ask(context).await,
+            "ask" => ask(given, context).await,
             "big" => {
                 let bytes = given["bytes"].as_u64().unwrap_or(0);
                 Ok("x".repeat(usize::try_from(bytes).expect("a size")))
@@ -126,10 +127,20 @@ async fn log(given: &Value, context: &Context) -> Result<String, ErrorData> {
     Ok("logged".into())
 }
 
-async fn ask(context: &Context) -> Result<String, ErrorData> {
-    let asked = context.peer.list_roots().await;
-    let roots = asked.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-    Ok(roots.roots.len().to_string())
+async fn ask(given: &Value, context: &Context) -> Result<String, ErrorData> {
+    let text = "x".repeat(usize::try_from(given["bytes"].as_u64().unwrap_or(0)).expect("a size"));
+    let ask = match text.is_empty() {
+        true => json!({"method": "roots/list"}),
+        false => json!({"method": "roots/list", "params": {"_meta": {"text": text}}}),
+    };
+    let ask: ListRootsRequest = serde_json::from_value(ask).expect("a request");
+    let asked = context
+        .peer
+        .send_request(ServerRequest::ListRootsRequest(ask));
+    match asked.await {
+        Ok(ClientResult::ListRootsResult(roots)) => Ok(roots.roots.len().to_string()),
+        answered => Err(ErrorData::internal_error(format!("{answered:?}"), None)),
+    }
 }
 
 /// Waits until the file is there: the system tells.

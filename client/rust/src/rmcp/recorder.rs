@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mcp_sessiond_http_session::keep::{Failure, Keep, Next, Use};
+use mcp_sessiond_http_session::keep::{Failure, Keep, Kept, Next, Use};
 use mcp_sessiond_proto::streams::Appended;
 use mcp_sessiond_proto::{Json, RequestId, SessionId};
 use tokio::sync::mpsc::error::TrySendError;
@@ -33,7 +33,7 @@ pub(super) struct Outgoing {
     pub(super) what: Use,
     /// What the client knows with this message: stored before it, and after the messages before it.
     pub(super) record: Option<Record>,
-    /// Sent when the message is stored, or can't be.
+    /// Sent when the message is stored, or its reader has it all the same. Dropped: it is lost.
     pub(super) done: oneshot::Sender<()>,
 }
 
@@ -157,8 +157,8 @@ impl<F: Fn() -> Stream + Send> Recorder<F> {
             };
             let next = keep.failed(failure, &error.to_string(), self.reader.is_some());
             if let Some(message) = keep.unstored(next) {
-                self.deliver(None, message);
-                let _ = done.take().map(|done| done.send(()));
+                let is_read = self.deliver(None, message);
+                let _ = done.take().filter(|_| is_read).map(|done| done.send(()));
             }
             match next {
                 Next::Lost => return false,
@@ -169,10 +169,11 @@ impl<F: Fn() -> Stream + Send> Recorder<F> {
             match self.append(&request, messages, closes).await {
                 Ok(appended) => {
                     self.failures.are_over();
-                    if let Some(message) = keep.stored().message {
-                        self.deliver(appended.into_iter().next(), message);
-                    }
-                    let _ = done.take().map(|done| done.send(()));
+                    let Kept { message, unkept } = keep.stored();
+                    let is_read = message
+                        .is_some_and(|message| self.deliver(appended.into_iter().next(), message));
+                    let is_kept = is_read || unkept.is_none();
+                    let _ = done.take().filter(|_| is_kept).map(|done| done.send(()));
                     return closes;
                 }
                 Err(next) => *error = next,
@@ -197,18 +198,21 @@ impl<F: Fn() -> Stream + Send> Recorder<F> {
         with_room(stream.session(), append).await
     }
 
-    /// Gives a message to the reader. One that is too slow gets the rest from the daemon.
-    fn deliver(&mut self, kept: Option<Appended>, message: Json) {
+    /// Gives a message to the reader. One that is too slow gets the rest from the daemon. False: there
+    /// is none.
+    fn deliver(&mut self, kept: Option<Appended>, message: Json) -> bool {
         let Some(reader) = &self.reader else {
-            return;
+            return false;
         };
         let event = kept.map(|kept| (kept.position, kept.id));
-        if let Err(failed) = reader.deliveries.try_send(Delivery { event, message }) {
+        let sent = reader.deliveries.try_send(Delivery { event, message });
+        if let Err(failed) = &sent {
             if matches!(failed, TrySendError::Full(_)) {
                 reader.is_behind.store(true, Ordering::Release);
             }
             self.reader = None;
         }
+        sent.is_ok()
     }
 }
 

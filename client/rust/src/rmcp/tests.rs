@@ -3,13 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, JsonRpcRequest};
+use mcp_sessiond_proto::Error;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, JsonRpcRequest, RequestId,
+    ServerJsonRpcMessage,
+};
+use rmcp::service::OriginatingRequestId;
+use rmcp::transport::Transport as _;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::yield_now;
 
 use super::live::Live;
 use super::table::Table;
+use super::transport::Undelivered;
 use crate::session::Session;
 use crate::sessions::Sessions;
 use crate::tests::fake::{Fake, Turn};
@@ -159,6 +166,53 @@ async fn a_cancellation_does_not_overtake_its_request() {
     assert!(begun.is_ok());
     assert!(matches!(next, Some(JsonRpcMessage::Request(_))), "{next:?}");
     assert!(live.is_busy());
+}
+
+/// The daemon finds a message too large.
+fn too_large() -> Turn {
+    Turn::Refuse(Error::InvalidArgument {
+        sentence: "a message has too many bytes".into(),
+    })
+}
+
+#[tokio::test]
+async fn a_question_that_can_not_be_kept_and_that_nobody_gets_is_an_error_for_the_server() {
+    let appended = json!([{"id": "e1", "stream": "s", "position": "1", "number": "1"}]);
+    let turns = [
+        too_large(),
+        too_large(),
+        opened(),
+        too_large(),
+        Turn::Tell(appended),
+    ];
+    let (_fake, session) = served(turns).await;
+    let table = Table::new(Duration::from_secs(3_600));
+    let mut transport = table.insert(&session);
+    let live = table.live(session.id()).expect("made");
+    let log = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}});
+    let log: ServerJsonRpcMessage = serde_json::from_value(log).expect("a message");
+    assert_eq!(transport.send(log).await, Ok(()), "nobody waits for it");
+    assert_eq!(transport.send(question(None)).await, Err(Undelivered));
+    // On the stream of a call somebody gets it.
+    let _reader = live
+        .begin(session.clone(), call())
+        .await
+        .ok()
+        .expect("begun");
+    let Some(JsonRpcMessage::Request(call)) = transport.receive().await else {
+        panic!("it is the call")
+    };
+    assert_eq!(transport.send(question(Some(call.id))).await, Ok(()));
+}
+
+/// A question of the server's, in a call with this id.
+fn question(of: Option<RequestId>) -> ServerJsonRpcMessage {
+    let question = json!({"jsonrpc": "2.0", "id": 0, "method": "roots/list", "params": {"_meta": {"x": "y".repeat(500)}}});
+    let mut question: ServerJsonRpcMessage = serde_json::from_value(question).expect("a message");
+    if let Some(of) = of {
+        question.insert_extension(OriginatingRequestId(of));
+    }
+    question
 }
 
 #[tokio::test]

@@ -3,10 +3,16 @@
 use std::sync::Arc;
 
 use rmcp::RoleServer;
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 
-use super::live::{Closed, Incoming, Live};
+use super::live::{Incoming, Live};
+
+/// A request of the server's can't be kept, and nobody waits for it. rmcp gives it to whoever waits
+/// for the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the client does not get this request, which can't be kept")]
+pub(super) struct Undelivered;
 
 /// The server's end of a session. The server is closed when this is dropped.
 pub(super) struct DurableTransport {
@@ -27,20 +33,25 @@ impl Drop for DurableTransport {
 }
 
 impl Transport<RoleServer> for DurableTransport {
-    type Error = Closed;
+    type Error = Undelivered;
 
-    /// Takes the message at once, so that messages stay in order. What can't be kept is no error:
-    /// the server goes on.
+    /// Takes the message at once, so that messages stay in order. What can't be kept is no error,
+    /// unless somebody would wait for its answer for ever: the server goes on.
     fn send(
         &mut self,
         message: ServerJsonRpcMessage,
-    ) -> impl Future<Output = Result<(), Closed>> + Send + 'static {
+    ) -> impl Future<Output = Result<(), Undelivered>> + Send + 'static {
+        let is_question = matches!(message, JsonRpcMessage::Request(_));
         let is_kept = self.live.say(message);
         async move {
-            if let Some(is_kept) = is_kept {
-                let _ = is_kept.await;
+            let is_lost = match is_kept {
+                Some(is_kept) => is_kept.await.is_err(),
+                None => false,
+            };
+            match is_lost && is_question {
+                true => Err(Undelivered),
+                false => Ok(()),
             }
-            Ok(())
         }
     }
 
@@ -48,7 +59,7 @@ impl Transport<RoleServer> for DurableTransport {
         self.arriving.recv().await
     }
 
-    async fn close(&mut self) -> Result<(), Closed> {
+    async fn close(&mut self) -> Result<(), Undelivered> {
         self.live.close();
         Ok(())
     }
