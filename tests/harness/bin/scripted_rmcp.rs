@@ -30,7 +30,7 @@ use rmcp::model::{
     ServerCapabilities, ServerConfig, ServerRequest, Tool,
 };
 use rmcp::service::RequestContext;
-use rmcp::{ErrorData, RoleServer, ServerHandler};
+use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceError};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -139,6 +139,7 @@ async fn ask(given: &Value, context: &Context) -> Result<String, ErrorData> {
         .send_request(ServerRequest::ListRootsRequest(ask));
     match asked.await {
         Ok(ClientResult::ListRootsResult(roots)) => Ok(roots.roots.len().to_string()),
+        Err(ServiceError::McpError(_)) => Ok("refused".into()),
         answered => Err(ErrorData::internal_error(format!("{answered:?}"), None)),
     }
 }

@@ -28,8 +28,8 @@
 //!
 //! - **No I/O and no clock, and nothing in here can fail.** The crate has no `std`.
 //! - **A call gets one answer, on its own stream**, from its server or in its place.
-//! - **A message is sent after it was stored**, unless the server is told to go on without the
-//!   storage.
+//! - **A message is stored before it is sent.** Only a server that goes on without the storage, as
+//!   `durable` does, sends what is not stored.
 #![allow(rustdoc::private_intra_doc_links)]
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

@@ -11,6 +11,7 @@ use mcp_sessiond_http_session::origin::stream_name;
 use mcp_sessiond_http_session::policy::Policy;
 use mcp_sessiond_http_session::session::{Effect, HttpSession, Opened};
 use mcp_sessiond_jsonrpc::id_prefix::{asked_by, prefixed};
+use mcp_sessiond_proto::streams::EventId;
 use mcp_sessiond_proto::{Json, SessionId, StreamId};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions as _, GetMeta as _,
@@ -24,7 +25,7 @@ use tokio::sync::oneshot;
 
 use super::events::NewStream;
 use super::lists::{Lists, Reading, Record, recorded};
-use super::recorder::{Outgoing, Recorder, StoreFailures};
+use super::recorder::{InPlace, Outgoing, Recorder, StoreFailures};
 use super::request_stream;
 use crate::error::SessionError;
 use crate::session::Session;
@@ -302,8 +303,24 @@ impl Live {
     }
 
     /// What the server says. Whoever gets something waits until it is kept, or can't be.
-    pub(super) fn say(&self, message: ServerJsonRpcMessage) -> Option<oneshot::Receiver<()>> {
+    pub(super) fn say(&self, message: ServerJsonRpcMessage) -> Option<oneshot::Receiver<InPlace>> {
         self.state().say(message, self)
+    }
+
+    /// The reader of this question has got it, and this event is stored in its place.
+    pub(super) fn unkept(&self, question: &RequestId, event: &EventId) {
+        let question = as_text(question).into();
+        self.state().http.request_unkept(event, question);
+    }
+
+    /// A client that has come back is sent this event. If it is stored in the place of a question,
+    /// the client has not got that, and the server is told.
+    pub(super) async fn replayed(&self, event: &EventId) {
+        let refused = self.state().http.replayed(event);
+        let refused = refused.and_then(|refused| serde_json::from_slice(&refused).ok());
+        if let Some(refused) = refused {
+            let _ = self.give(refused).await;
+        }
     }
 
     /// The server has ended: what it has not answered it never will.
@@ -373,7 +390,11 @@ impl State {
         Some(())
     }
 
-    fn say(&mut self, message: ServerJsonRpcMessage, live: &Live) -> Option<oneshot::Receiver<()>> {
+    fn say(
+        &mut self,
+        message: ServerJsonRpcMessage,
+        live: &Live,
+    ) -> Option<oneshot::Receiver<InPlace>> {
         let id = match &message {
             JsonRpcMessage::Response(response) => Some(response.id.clone()),
             JsonRpcMessage::Error(error) => error.id.clone(),
@@ -429,7 +450,7 @@ impl State {
         effect: Effect,
         record: Option<Record>,
         now: Duration,
-    ) -> Option<oneshot::Receiver<()>> {
+    ) -> Option<oneshot::Receiver<InPlace>> {
         let message = match effect {
             Effect::Keep(message) => message,
             Effect::Close(stream) => {
@@ -467,7 +488,7 @@ fn send(
     message: Json,
     what: Use,
     record: Option<Record>,
-) -> Option<oneshot::Receiver<()>> {
+) -> Option<oneshot::Receiver<InPlace>> {
     let (done, is_kept) = oneshot::channel();
     to.send(Outgoing {
         message,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mcp_sessiond_http_session::keep::{Failure, Keep, Kept, Next, Use};
-use mcp_sessiond_proto::streams::Appended;
+use mcp_sessiond_proto::streams::{Appended, EventId};
 use mcp_sessiond_proto::{Json, RequestId, SessionId};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Sender, UnboundedReceiver};
@@ -26,6 +26,9 @@ const BYTES_MAX: usize = 1024 * 1024;
 /// Between two attempts to keep an answer while the daemon is away.
 const AWAY: Duration = Duration::from_secs(1);
 
+/// The event that is stored in the place of a question, which its reader has.
+pub(super) type InPlace = Option<EventId>;
+
 /// A message that a server has said.
 #[derive(Debug)]
 pub(super) struct Outgoing {
@@ -34,7 +37,7 @@ pub(super) struct Outgoing {
     /// What the client knows with this message: stored before it, and after the messages before it.
     pub(super) record: Option<Record>,
     /// Sent when the message is stored, or its reader has it all the same. Dropped: it is lost.
-    pub(super) done: oneshot::Sender<()>,
+    pub(super) done: oneshot::Sender<InPlace>,
 }
 
 impl Outgoing {
@@ -119,7 +122,7 @@ impl<F: Fn() -> Stream + Send> Recorder<F> {
                 self.failures.are_over();
                 for (said, appended) in batch.into_iter().zip(appended) {
                     self.deliver(Some(appended), said.message);
-                    let _ = said.done.send(());
+                    let _ = said.done.send(None);
                 }
                 closes
             }
@@ -158,7 +161,7 @@ impl<F: Fn() -> Stream + Send> Recorder<F> {
             let next = keep.failed(failure, &error.to_string(), self.reader.is_some());
             if let Some(message) = keep.unstored(next) {
                 let is_read = self.deliver(None, message);
-                let _ = done.take().filter(|_| is_read).map(|done| done.send(()));
+                let _ = done.take().filter(|_| is_read).map(|done| done.send(None));
             }
             match next {
                 Next::Lost => return false,
@@ -170,10 +173,12 @@ impl<F: Fn() -> Stream + Send> Recorder<F> {
                 Ok(appended) => {
                     self.failures.are_over();
                     let Kept { message, unkept } = keep.stored();
-                    let is_read = message
-                        .is_some_and(|message| self.deliver(appended.into_iter().next(), message));
-                    let is_kept = is_read || unkept.is_none();
-                    let _ = done.take().filter(|_| is_kept).map(|done| done.send(()));
+                    let kept = appended.into_iter().next();
+                    let in_place = unkept.and(kept.as_ref()).map(|kept| kept.id.clone());
+                    let is_read = message.is_some_and(|message| self.deliver(kept, message));
+                    let is_lost = in_place.is_some() && !is_read;
+                    let done = done.take().filter(|_| !is_lost);
+                    let _ = done.map(|done| done.send(in_place));
                     return closes;
                 }
                 Err(next) => *error = next,

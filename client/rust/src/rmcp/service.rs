@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ use tower_service::Service;
 use super::body::{DurableBody, RequestBody};
 use super::events::Events;
 use super::handshake;
+use super::live::Live;
 use super::manager::{Manager, Store};
 use super::options::DurableOptions;
 use super::posted::PostedMessage;
@@ -233,7 +234,8 @@ where
             beginning.has_begun();
         }
         if let Some(headers) = headers.filter(|_| response.status() == StatusCode::OK) {
-            get(&scope, &headers).await;
+            let live = self.table.live(scope.session.id());
+            get(&scope, live.as_ref().map(Arc::downgrade), &headers).await;
         }
         let (mut head, body) = response.into_parts();
         // The layer above names it.
@@ -330,7 +332,7 @@ impl Drop for Beginning {
 }
 
 /// What a GET reads. No server is needed for it.
-async fn get(scope: &RequestScope, headers: &HeaderMap) {
+async fn get(scope: &RequestScope, live: Option<Weak<Live>>, headers: &HeaderMap) {
     let header = |name: HeaderName| {
         headers
             .get(name)
@@ -338,6 +340,7 @@ async fn get(scope: &RequestScope, headers: &HeaderMap) {
     };
     let reading = Tail::begin(
         scope.session.clone(),
+        live.unwrap_or_default(),
         header(LAST_EVENT_ID),
         header(VERSION),
     )

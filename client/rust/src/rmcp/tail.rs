@@ -1,6 +1,7 @@
 //! What a stream has said since the client has gone, then what it says: out of the daemon,
 //! whichever process says it.
 
+use std::sync::Weak;
 use std::time::Duration;
 
 use mcp_sessiond_http_session::handshake::primes;
@@ -10,6 +11,7 @@ use mcp_sessiond_proto::{Error, StreamId};
 use tokio::time::sleep;
 
 use super::handshake::key;
+use super::live::Live;
 use super::writer::Writer;
 use crate::error::SessionError;
 use crate::session::Session;
@@ -22,6 +24,8 @@ const AWAY: Duration = Duration::from_secs(1);
 /// One reading of a stream.
 pub(super) struct Tail {
     pub(super) session: Session,
+    /// The server, where it is in this process.
+    live: Weak<Live>,
     /// The id for the client to come back with, before there is a message.
     pub(super) primed: Option<EventId>,
     pub(super) reader: EventReader,
@@ -34,12 +38,14 @@ impl Tail {
             let after = Cursor::Stream(stream.clone());
             return Self {
                 session,
+                live: Weak::new(),
                 primed: None,
                 reader: EventReader::new(stream, 0, after),
             };
         };
         Self {
             session,
+            live: Weak::new(),
             primed: Some(id.clone()),
             reader: EventReader::new(stream, position, Cursor::Event(id)),
         }
@@ -49,6 +55,7 @@ impl Tail {
     /// to its end.
     pub(super) async fn begin(
         session: Session,
+        live: Weak<Live>,
         last: Option<&str>,
         version: Option<&str>,
     ) -> Result<Option<Self>, SessionError> {
@@ -64,6 +71,7 @@ impl Tail {
             let (stream, primed) = (found.stream.stream, does_prime.then(|| last.clone()));
             let tail = Self {
                 session,
+                live,
                 primed,
                 reader: EventReader::new(stream, found.position, Cursor::Event(last)),
             };
@@ -82,7 +90,10 @@ impl Tail {
             true => Some(session.standalone().prime().await?),
             false => None,
         };
-        Ok(Some(Self::fresh(session, standalone, primed)))
+        Ok(Some(Self {
+            live,
+            ..Self::fresh(session, standalone, primed)
+        }))
     }
 
     /// Writes until the stream has ended.
@@ -119,6 +130,9 @@ impl Tail {
         }
         let mut last = None;
         for Part { text, event } in parts {
+            if let (Some((_, id)), Some(live)) = (&event, self.live.upgrade()) {
+                live.replayed(id).await;
+            }
             writer.write(text).await;
             last = event.or(last);
         }

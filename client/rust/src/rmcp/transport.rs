@@ -41,17 +41,22 @@ impl Transport<RoleServer> for DurableTransport {
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Undelivered>> + Send + 'static {
-        let is_question = matches!(message, JsonRpcMessage::Request(_));
-        let is_kept = self.live.say(message);
+        let question = match &message {
+            JsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        let (live, is_kept) = (self.live.clone(), self.live.say(message));
         async move {
-            let is_lost = match is_kept {
-                Some(is_kept) => is_kept.await.is_err(),
-                None => false,
+            let in_place = match is_kept {
+                Some(is_kept) => is_kept.await,
+                None => Ok(None),
             };
-            match is_lost && is_question {
-                true => Err(Undelivered),
-                false => Ok(()),
+            match (in_place, question) {
+                (Err(_), Some(_)) => return Err(Undelivered),
+                (Ok(Some(event)), Some(question)) => live.unkept(&question, &event),
+                _ => {}
             }
+            Ok(())
         }
     }
 
