@@ -434,12 +434,13 @@ impl Registry {
                 self.open_unasked(claim, Outcome::FreshFirst);
             }
             Choice::Keep(id) => self.keep(claim, &id),
-            Choice::Resume(id) => self.resume(claim, &id, key),
+            Choice::Resume(id) => {
+                self.resume(claim, &id, key);
+                self.end_superseded_meanwhile(claim, key);
+            }
             Choice::Open(outcome) => {
-                // A claim that has waited: more may have come free meanwhile.
-                let is_users = claim.host == ProcessId::USER;
-                let superseded = (!is_users).then(|| self.end_superseded(claim, key));
-                let edited = edited.or(superseded.flatten());
+                let superseded = self.end_superseded_meanwhile(claim, key);
+                let edited = edited.or(superseded);
                 let because = self.end_ambiguous(claim, key, outcome).or(edited);
                 self.open(claim, outcome, |registry, claim| {
                     registry.tell_claim(claim, key, because)
@@ -448,6 +449,14 @@ impl Registry {
             // The callers handle a claim that has to wait.
             Choice::Wait => {}
         }
+    }
+
+    /// A claim that has waited: more may have come free meanwhile.
+    fn end_superseded_meanwhile(&mut self, claim: &Claim, key: Key) -> Option<Loss> {
+        let is_users = claim.host == ProcessId::USER;
+        (!is_users)
+            .then(|| self.end_superseded(claim, key))
+            .flatten()
     }
 
     /// Before a fresh session is opened, ends the free sessions that can't be told from it. Returns

@@ -236,6 +236,31 @@ fn an_entry_that_was_edited_ends_what_it_was() {
 }
 
 #[test]
+fn what_a_claim_supersedes_that_comes_free_while_it_waits_ends_with_that_wait() {
+    let mut bench = Bench::new();
+    let of = |bench: &mut Bench, pid, what, entry: Option<&str>| Claim {
+        key: Some(key(what)),
+        description: SelfDescription {
+            entry: entry.map(|entry| entry.parse().expect("a label")),
+            ..SelfDescription::default()
+        },
+        ..bench.claim_of(HOST, pid)
+    };
+    let edited = of(&mut bench, 1, 1, Some("a"));
+    let edited = granted(bench.tell(edited));
+    let resumed = of(&mut bench, 1, 2, None);
+    let resumed = granted(bench.tell(resumed));
+    let waiting = of(&mut bench, 2, 2, Some("a"));
+    assert_eq!(bench.tell(waiting), [], "it waits");
+    let answer = granted(bench.exit(&[1]));
+    assert_eq!(
+        (answer.session, answer.outcome),
+        (resumed.session, Outcome::Resumed)
+    );
+    assert!(!bench.has(&edited));
+}
+
+#[test]
 fn without_the_name_of_an_entry_only_the_one_that_was_closed_in_an_orderly_way_is_taken_for_what_it_was()
  {
     let program_dir = Some([1; 32]);

@@ -125,6 +125,9 @@ impl Book {
             }
         };
         self.answer(claim, entry, outcome, because);
+        if entry.is_some() {
+            self.end_superseded(claim, key);
+        }
     }
 
     pub(super) fn answer(
