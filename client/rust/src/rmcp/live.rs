@@ -315,11 +315,11 @@ impl Live {
 
     /// A client that has come back is sent this event. If it is stored in the place of a question,
     /// the client has not got that, and the server is told.
-    pub(super) async fn replayed(&self, event: &EventId) {
+    pub(super) fn replayed(self: &Arc<Self>, event: &EventId) {
         let refused = self.state().http.replayed(event);
-        let refused = refused.and_then(|refused| serde_json::from_slice(&refused).ok());
-        if let Some(refused) = refused {
-            let _ = self.give(refused).await;
+        if let Some(refused) = refused.and_then(|refused| serde_json::from_slice(&refused).ok()) {
+            let live = self.clone();
+            tokio::spawn(async move { live.give(refused).await });
         }
     }
 

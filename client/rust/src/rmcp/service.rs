@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use http_body::Body;
 use http_body_util::Full;
 use mcp_sessiond_proto::Json;
 use mcp_sessiond_proto::sessions::METADATA_MAX;
+use mcp_sessiond_proto::streams::EventId;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::StreamableHttpService;
 use tower_layer::Layer as _;
@@ -25,13 +26,12 @@ use tower_service::Service;
 use super::body::{DurableBody, RequestBody};
 use super::events::Events;
 use super::handshake;
-use super::live::Live;
 use super::manager::{Manager, Store};
 use super::options::DurableOptions;
 use super::posted::PostedMessage;
 use super::request_scope::{Outcome, Purpose, RequestScope};
 use super::table::Table;
-use super::tail::Tail;
+use super::tail::{Replayed, Tail};
 use crate::error::SessionError;
 use crate::session::Session;
 use crate::sessions::Sessions;
@@ -234,8 +234,13 @@ where
             beginning.has_begun();
         }
         if let Some(headers) = headers.filter(|_| response.status() == StatusCode::OK) {
-            let live = self.table.live(scope.session.id());
-            get(&scope, live.as_ref().map(Arc::downgrade), &headers).await;
+            let (table, id) = (self.table.clone(), scope.session.id().clone());
+            let replayed = move |event: &EventId| {
+                if let Some(live) = table.live(&id) {
+                    live.replayed(event);
+                }
+            };
+            get(&scope, Box::new(replayed), &headers).await;
         }
         let (mut head, body) = response.into_parts();
         // The layer above names it.
@@ -332,7 +337,7 @@ impl Drop for Beginning {
 }
 
 /// What a GET reads. No server is needed for it.
-async fn get(scope: &RequestScope, live: Option<Weak<Live>>, headers: &HeaderMap) {
+async fn get(scope: &RequestScope, replayed: Replayed, headers: &HeaderMap) {
     let header = |name: HeaderName| {
         headers
             .get(name)
@@ -340,7 +345,7 @@ async fn get(scope: &RequestScope, live: Option<Weak<Live>>, headers: &HeaderMap
     };
     let reading = Tail::begin(
         scope.session.clone(),
-        live.unwrap_or_default(),
+        Some(replayed),
         header(LAST_EVENT_ID),
         header(VERSION),
     )

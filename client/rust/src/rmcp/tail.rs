@@ -1,7 +1,6 @@
 //! What a stream has said since the client has gone, then what it says: out of the daemon,
 //! whichever process says it.
 
-use std::sync::Weak;
 use std::time::Duration;
 
 use mcp_sessiond_http_session::handshake::primes;
@@ -11,7 +10,6 @@ use mcp_sessiond_proto::{Error, StreamId};
 use tokio::time::sleep;
 
 use super::handshake::key;
-use super::live::Live;
 use super::writer::Writer;
 use crate::error::SessionError;
 use crate::session::Session;
@@ -21,11 +19,14 @@ const SENT: &str = "mcp.standalone";
 /// Between two attempts while the daemon is away.
 const AWAY: Duration = Duration::from_secs(1);
 
+/// What is told of an event that a client is sent which has come back.
+pub(super) type Replayed = Box<dyn Fn(&EventId) + Send + Sync>;
+
 /// One reading of a stream.
 pub(super) struct Tail {
     pub(super) session: Session,
-    /// The server, where it is in this process.
-    live: Weak<Live>,
+    /// Is told of each event that the client is sent.
+    replayed: Option<Replayed>,
     /// The id for the client to come back with, before there is a message.
     pub(super) primed: Option<EventId>,
     pub(super) reader: EventReader,
@@ -38,14 +39,14 @@ impl Tail {
             let after = Cursor::Stream(stream.clone());
             return Self {
                 session,
-                live: Weak::new(),
+                replayed: None,
                 primed: None,
                 reader: EventReader::new(stream, 0, after),
             };
         };
         Self {
             session,
-            live: Weak::new(),
+            replayed: None,
             primed: Some(id.clone()),
             reader: EventReader::new(stream, position, Cursor::Event(id)),
         }
@@ -55,7 +56,7 @@ impl Tail {
     /// to its end.
     pub(super) async fn begin(
         session: Session,
-        live: Weak<Live>,
+        replayed: Option<Replayed>,
         last: Option<&str>,
         version: Option<&str>,
     ) -> Result<Option<Self>, SessionError> {
@@ -71,7 +72,7 @@ impl Tail {
             let (stream, primed) = (found.stream.stream, does_prime.then(|| last.clone()));
             let tail = Self {
                 session,
-                live,
+                replayed,
                 primed,
                 reader: EventReader::new(stream, found.position, Cursor::Event(last)),
             };
@@ -91,7 +92,7 @@ impl Tail {
             false => None,
         };
         Ok(Some(Self {
-            live,
+            replayed,
             ..Self::fresh(session, standalone, primed)
         }))
     }
@@ -130,8 +131,8 @@ impl Tail {
         }
         let mut last = None;
         for Part { text, event } in parts {
-            if let (Some((_, id)), Some(live)) = (&event, self.live.upgrade()) {
-                live.replayed(id).await;
+            if let (Some((_, id)), Some(replayed)) = (&event, &self.replayed) {
+                replayed(id);
             }
             writer.write(text).await;
             last = event.or(last);
