@@ -38,7 +38,7 @@ pub enum Loss {
     Crowd,
     /// The backend exited, while nobody was attached.
     Exited,
-    /// The keeper was killed, and the backend with it, while nobody was attached.
+    /// The keeper was killed, and the backend with it.
     Killed,
     /// Nobody came for the backend in time.
     Lingered,

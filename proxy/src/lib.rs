@@ -13,7 +13,9 @@
 //!   runs a command without a keeper, [`server::remote`] keeps what a connection over HTTP needs to go
 //!   on, [`server::shared`] leads to one server for all hosts of the user. [`server::service`] is the
 //!   library of a process that serves sessions of a service, such as `mcp-sessiond serve`.
-//!   `server::without_daemon` says what a front may do where the daemon does not answer.
+//!   `server::without_daemon` says what a front may do where the daemon does not answer,
+//!   `server::daemon_calls` are what it says to the daemon later (that it leaves, that a loss was told),
+//!   and `server::keeper_watch` finds out whether a silent keeper lives.
 //! - [`keeper`]: the small process that holds one server. [`keeper::hold`] is its loop,
 //!   [`keeper::requests`] its socket and [`keeper::dial`] the client's side of that,
 //!   `keeper::sharing` the hosts that share its server,

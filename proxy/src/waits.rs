@@ -13,7 +13,7 @@ pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Where a front tells that something was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tell {
-    /// On its standard error, and in the host's log.
+    /// On its standard error, and by a keeper that is still there in the host's log.
     #[default]
     Log,
     /// The first call after the loss is refused with it as well, so that a model reads it.

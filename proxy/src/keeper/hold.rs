@@ -1,5 +1,9 @@
 //! The keeper at work: one loop that carries lines between its backend and its front, and tells the
 //! relay what happens.
+//!
+//! `events` are what it waits for. `attach` lets fronts in, `continuing` those of a service, and
+//! `shared` the clients that share a backend. `restarts` ends backends and starts the next ones, and
+//! tells of the losses. `status` is what the keeper says of itself.
 
 mod attach;
 mod continuing;

@@ -494,7 +494,7 @@ impl KeeperConnector {
         until: Instant,
     ) -> Result<(Claimed, Option<Backend>), NoBackend> {
         let claimed = self.claim_by(self.claim.clone(), until).await?;
-        // What follows may fail, and the next claim is not told again.
+        // What follows may fail, and the next claim need not carry it again.
         if let Some(told) = self.loss_of(&claimed) {
             self.told = Some(told);
         }
