@@ -23,3 +23,29 @@ impl Alarm {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// The clock is paused, and goes on only to the next time that anybody waits for.
+    #[tokio::test(start_paused = true)]
+    async fn it_rings_at_the_time_that_was_asked_for_last() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let mut alarm = Alarm::default();
+        // Dropped before it rings, as a loop does at each event, for one that is later and one that
+        // is earlier.
+        for (dropped, rings) in [(10, 20), (40, 30), (31, 32)] {
+            tokio::select! {
+                biased;
+                () = alarm.ring(at(dropped)) => panic!("it is not {dropped} s yet"),
+                () = std::future::ready(()) => {}
+            }
+            alarm.ring(at(rings)).await;
+            assert_eq!(began.elapsed().as_secs(), rings, "{dropped}");
+        }
+    }
+}

@@ -451,7 +451,8 @@ impl Registry {
         }
     }
 
-    /// A claim that has waited: more may have come free meanwhile.
+    /// Ends what a claim supersedes and what has come free while it waited. Returns the same as
+    /// [`Self::end_superseded`].
     fn end_superseded_meanwhile(&mut self, claim: &Claim, key: Key) -> Option<Loss> {
         let is_users = claim.host == ProcessId::USER;
         (!is_users)

@@ -220,7 +220,7 @@ impl Driver {
             }
             Start::FirstLine => self.connect_by_first_line().await?,
         }
-        self.gives_back = self.current.is_some();
+        self.gives_back = self.has_host();
         self.carry().await;
         self.client.into_rest().filter(|_| self.is_raw)
     }
@@ -384,7 +384,7 @@ impl Driver {
             FromClient::Closed => self.link.on(In::HostClosed, self.now()),
             FromClient::Gone => {
                 // Without a word before it, that is no close.
-                if let Client::Host(_) = self.client {
+                if self.has_host() {
                     self.connection = None;
                 }
                 self.link.on(In::HostGone, self.now());
@@ -396,9 +396,14 @@ impl Driver {
         }
     }
 
+    /// Whether the client is the host: then this process lives as long as this does.
+    fn has_host(&self) -> bool {
+        matches!(self.client, Client::Host(_))
+    }
+
     /// A large line leaves memory behind that is worth giving back.
     fn note_size(&mut self, line: &Bytes) {
-        if self.current.is_some() && line.len() >= LARGE {
+        if self.has_host() && line.len() >= LARGE {
             self.gives_back = true;
         }
     }

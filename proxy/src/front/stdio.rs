@@ -22,7 +22,6 @@ use super::input_end::{self, InputEnd, exit_within, wait_until_unread};
 use super::leave::LAST_WORDS;
 use crate::closed;
 use crate::lines::LineBuffer;
-use crate::memory::give_back_once_started;
 use crate::notices::print;
 use crate::server::connector::Connected;
 use crate::server::keeper_connector::SessionCalls;
@@ -32,10 +31,7 @@ use crate::waits::Waits;
 /// Runs a front in a runtime, and returns its exit code.
 pub(crate) fn in_runtime(serve: impl FnOnce(&Runtime) -> io::Result<ExitCode>) -> ExitCode {
     let runtime = Builder::new_current_thread().enable_all().build();
-    let served = runtime.and_then(|runtime| {
-        runtime.spawn(give_back_once_started());
-        serve(&runtime)
-    });
+    let served = runtime.and_then(|runtime| serve(&runtime));
     served.unwrap_or_else(|error| {
         print(&error);
         ExitCode::from(FAILED)

@@ -12,7 +12,7 @@ use crate::backend::lock;
 use crate::decorate::{CallEnd, CallLog};
 use crate::*;
 
-/// Lets everybody who can go on do so.
+/// Lets everybody who can go on do so: the clock is paused, and goes on only once all of them wait.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(10)).await;
 }
