@@ -2,8 +2,5 @@
 
 /// Runs the work of a command on a runtime of this thread.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
-    Ok(tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(work))
+    Ok(mcp_sessiond_process::runtime::current_thread()?.block_on(work))
 }

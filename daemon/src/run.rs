@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use mcp_sessiond_process::directory::{Directory, DirectoryError, Lock};
 use mcp_sessiond_process::socket as sockets;
-use mcp_sessiond_process::{core_files, descriptors, priority};
+use mcp_sessiond_process::{core_files, descriptors, priority, runtime};
 use mcp_sessiond_proto::debug::About;
 use mcp_sessiond_proto::{PROTOCOL_VERSION, paths};
 use sd_notify::NotifyState;
@@ -125,7 +125,7 @@ pub fn run(options: &Options) -> ExitCode {
             let _ = nix::unistd::setsid();
         }
         mcp_sessiond_process::sys::share_one_heap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = runtime::current_thread()?;
         let ended = runtime.block_on(live(options, loaded, &logging));
         // What is detached has had the time to drain.
         runtime.shutdown_timeout(Duration::from_millis(100));

@@ -58,6 +58,7 @@ mod pinned;
 pub mod priority;
 pub mod programs;
 pub mod regular_file;
+pub mod runtime;
 mod session;
 pub mod signals;
 pub mod socket;

@@ -597,8 +597,9 @@ pub fn share_one_heap() {
 }
 
 /// Gives memory back to the system that this process has no use for at the moment: of freed
-/// buffers, and of program text that was needed only to start. There is no harm where it fails.
-pub fn give_back_memory() {
+/// buffers, and of program text and stack that were needed only to start. There is no harm where it
+/// fails.
+pub(crate) fn give_back_memory() {
     // What this needs is freed by it.
     #[cfg(target_os = "linux")]
     drop(let_go_of_text());
@@ -616,10 +617,18 @@ fn give_back_freed() {
 
 /// Lets go of the pages of program text and constants that this process has touched so far: they
 /// stay in the page cache, and those that are needed again come back one by one. What was needed
-/// only to start no longer counts as ours.
+/// only to start no longer counts as ours. The same of the first thread's stack, if it is the caller.
 #[cfg(target_os = "linux")]
 fn let_go_of_text() -> io::Result<()> {
-    for (start, end) in untouched_mappings(&std::fs::read_to_string("/proc/self/smaps")?) {
+    let smaps = std::fs::read_to_string("/proc/self/smaps")?;
+    let here = (&raw const smaps).addr();
+    if let Some((start, end)) = unused_stack(&smaps, here) {
+        let at = std::ptr::without_provenance_mut::<libc::c_void>(start);
+        // SAFETY: what is below the frames of this thread is nobody's, and whoever comes there next
+        // writes before it reads. Those of this call and of the system's are above `end`.
+        unsafe { libc::madvise(at, end - start, libc::MADV_DONTNEED) };
+    }
+    for (start, end) in untouched_mappings(&smaps) {
         let at = std::ptr::without_provenance_mut::<libc::c_void>(start);
         // Without the first, two MiB would come back for every page that is needed.
         for advice in [libc::MADV_NOHUGEPAGE, libc::MADV_DONTNEED] {
@@ -629,6 +638,29 @@ fn let_go_of_text() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Bytes of the stack for what is called from here on, which are not let go of.
+#[cfg(target_os = "linux")]
+const STACK_IN_USE: usize = 16 * 1024;
+
+/// Which part of the first thread's stack nobody uses, if the caller, who is `here`, is on it.
+#[cfg(target_os = "linux")]
+fn unused_stack(smaps: &str, here: usize) -> Option<(usize, usize)> {
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok()??;
+    let page = usize::try_from(page).ok()?;
+    let head = smaps.lines().find(|line| line.ends_with("[stack]"))?;
+    let (start, end) = range_of(head.split_ascii_whitespace().next()?)?;
+    let unused = here.checked_sub(STACK_IN_USE)? / page * page;
+    (start < unused && here < end).then_some((start, unused))
+}
+
+/// `start-end`, as smaps has it.
+#[cfg(target_os = "linux")]
+fn range_of(text: &str) -> Option<(usize, usize)> {
+    let bound = |text| usize::from_str_radix(text, 16).ok();
+    let (start, end) = text.split_once('-')?;
+    bound(start).zip(bound(end))
 }
 
 /// Where files are mapped that can't be written to, and of which no page was written to before they
@@ -642,10 +674,7 @@ fn untouched_mappings(smaps: &str) -> Vec<(usize, usize)> {
         match (fields.next(), fields.next(), fields.nth(3)) {
             // `start-end perms offset device inode path`.
             (Some(range), Some("r-xp" | "r--p"), Some(path)) if path.starts_with('/') => {
-                let bound = |text| usize::from_str_radix(text, 16).ok();
-                mapping = range
-                    .split_once('-')
-                    .and_then(|(start, end)| bound(start).zip(bound(end)));
+                mapping = range_of(range);
             }
             // Relocated data, in memory or swapped out, is in no file.
             (Some("Anonymous:" | "Swap:"), Some(kib), _) if kib != "0" => mapping = None,
@@ -679,6 +708,21 @@ mod tests {
             super::untouched_mappings(&smaps.concat()),
             [(0x1000, 0x2000), (0x2000, 0x4000)]
         );
+    }
+
+    #[test]
+    fn of_the_stack_what_is_below_the_caller_is_let_go_of_and_nothing_of_another_thread() {
+        let smaps = "1000-2000 r--p 00000000 08:01 7 /bin/x\nRss: 8 kB\n\
+             7ffc00000000-7ffc00100000 rw-p 00000000 00:00 0 [stack]\nRss: 8 kB\n";
+        let (start, end) = (0x7ffc_0000_0000, 0x7ffc_0010_0000);
+        let unused = |here| super::unused_stack(smaps, here);
+        // The largest pages that a system has are of 64 KiB.
+        let of = unused(end - 0x1234).expect("a part");
+        assert_eq!(of.0, start);
+        assert!((end - 0x2_0000..end - 0x1234 - super::STACK_IN_USE).contains(&of.1));
+        for elsewhere in [0x1800, start - 8, start + super::STACK_IN_USE, end] {
+            assert_eq!(unused(elsewhere), None, "{elsewhere:x}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use mcp_sessiond_bundle::{Pipe, Receipt, TrackedLine};
 use mcp_sessiond_jsonrpc::Oversized;
 use mcp_sessiond_proto::backends::frame::{Frame, Kind};
 
-use crate::frames::{FrameSender, Frames, PendingLines};
+use crate::frames::{FrameSender, Frames, PendingFrames};
 use crate::lines::Line;
 use crate::server::connector::Attachment;
 use crate::server::keeper_connector::KeeperWatch;
@@ -42,7 +42,7 @@ pub(crate) enum FromServer {
 pub(crate) struct ToKeeper {
     reader: Frames,
     sender: Arc<FrameSender>,
-    unsent: PendingLines,
+    unsent: PendingFrames,
     watch: Option<KeeperWatch>,
     stderr: ServerStderr,
     on_purpose: bool,
@@ -71,7 +71,7 @@ impl Connection {
         Ok(Self::Keeper(Box::new(ToKeeper {
             reader: Frames::new(SocketReader::new(reader)?, frames),
             sender,
-            unsent: PendingLines::default(),
+            unsent: PendingFrames::default(),
             watch,
             stderr,
             on_purpose: false,
@@ -95,7 +95,7 @@ impl Connection {
     /// Will send this line.
     pub(crate) fn put(&mut self, line: Bytes) {
         match self {
-            Self::Keeper(keeper) => keeper.unsent.put(line),
+            Self::Keeper(keeper) => keeper.unsent.put(Kind::Line, 0, line),
             Self::Pipe(ByPipe { unsent, .. }) => unsent.push_back(line),
         }
     }
@@ -141,10 +141,18 @@ impl Connection {
         }
     }
 
-    /// So many more lines were passed on, of which nobody has the receipt. Never waits.
-    pub(crate) fn confirm(&self, count: u64) {
+    /// So many more lines were passed on, of which nobody has the receipt. The keeper hears of it
+    /// with the next line, or by [`confirm`](Self::confirm).
+    pub(crate) fn note_passed_on(&self, count: u64) {
         if let Self::Keeper(keeper) = self {
-            keeper.sender.pass_on(count);
+            keeper.sender.note_passed_on(count);
+        }
+    }
+
+    /// The keeper hears how many lines were passed on, unless it has. Never waits.
+    pub(crate) fn confirm(&self) {
+        if let Self::Keeper(keeper) = self {
+            keeper.sender.confirm();
         }
     }
 
@@ -244,7 +252,7 @@ impl ToKeeper {
                 match Oversized::of_server(&head, &tail) {
                     Oversized::Failed(answer) => answer,
                     Oversized::Refused(answer) => {
-                        self.unsent.put(answer);
+                        self.unsent.put(Kind::Line, 0, answer);
                         return Some(FromServer::Nothing);
                     }
                     Oversized::Dropped => return Some(FromServer::Nothing),
@@ -282,7 +290,7 @@ mod tests {
         let mut connection = Connection::Keeper(Box::new(ToKeeper {
             reader: Frames::new(reader, FrameBuffer::default()),
             sender,
-            unsent: PendingLines::default(),
+            unsent: PendingFrames::default(),
             watch: None,
             stderr: Stderr::new().expect("a thread").of_server(None),
             on_purpose: false,

@@ -1,7 +1,7 @@
 //! Frames between a front and its keeper (`mcp_sessiond_proto::backends::frame`), read from a stream
 //! and on their way out.
 //!
-//! A keeper, and whoever carries lines in one task, writes a [`PendingFrame`] at a time. A front's
+//! A keeper, and whoever carries lines in one task, writes [`PendingFrames`]. A front's
 //! threads share a [`FrameSender`]: one of them passes the host's lines on and may have to wait;
 //! the others say something short meanwhile, and must never wait.
 
@@ -22,10 +22,10 @@ use nix::sys::socket::{MsgFlags, sendmsg, setsockopt, sockopt};
 
 use crate::socket::{self, SocketReader, SocketWriter};
 
-/// Lines that are sent at once: of each there are two pieces, and systems take 1,024.
-const LINES_AT_ONCE: usize = 256;
+/// Frames that are sent at once: of each there are two pieces, and systems take 1,024.
+const FRAMES_AT_ONCE: usize = 256;
 
-/// Bytes of several lines that are sent at once. Linux takes so many in one piece or not at all, so
+/// Bytes of several frames that are sent at once. Linux takes so many in one piece or not at all, so
 /// that no line is cut and something else can be said before it.
 const BYTES_AT_ONCE: usize = 32 * 1024;
 
@@ -133,67 +133,24 @@ impl Outgoing {
     }
 }
 
-/// A frame on its way out, or none.
+/// Frames on their way out.
 #[derive(Debug, Default)]
-pub struct PendingFrame(Option<Outgoing>);
+pub struct PendingFrames(VecDeque<Outgoing>);
 
-impl PendingFrame {
-    /// Whether the next frame can be put in.
+impl PendingFrames {
+    /// Whether all of them were written.
     pub fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
-
-    /// Will write this frame.
-    pub fn put(&mut self, kind: Kind, number: u64, body: Bytes) {
-        self.0 = Some(Outgoing::new(kind, number, body));
-    }
-
-    fn advance(&mut self, written: usize) {
-        if let Some(frame) = &mut self.0 {
-            frame.written += written;
-            if frame.len() == 0 {
-                self.0 = None;
-            }
-        }
-    }
-
-    /// Writes what the writer takes at once. What it does not take stays, and so does an error, for
-    /// [`write`](Self::write).
-    pub fn write_at_once(&mut self, writer: &SocketWriter) {
-        while let Some(frame) = &self.0 {
-            let Ok(written @ 1..) = writer.write_at_once(&frame.pieces()) else {
-                return;
-            };
-            self.advance(written);
-        }
-    }
-
-    /// Writes the frame to its end. Cancel-safe.
-    ///
-    /// # Errors
-    /// Those of the writer.
-    pub async fn write(&mut self, writer: &SocketWriter) -> io::Result<()> {
-        while let Some(frame) = &self.0 {
-            match writer.write(&frame.pieces()).await? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                written => self.advance(written),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Lines on their way to the keeper, which a [`FrameSender`] sends.
-#[derive(Debug, Default)]
-pub(crate) struct PendingLines(VecDeque<Outgoing>);
-
-impl PendingLines {
-    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(crate) fn put(&mut self, line: Bytes) {
-        self.0.push_back(Outgoing::new(Kind::Line, 0, line));
+    /// Whether they have as many bytes as are written at once, or more.
+    pub fn is_full(&self) -> bool {
+        self.0.iter().map(Outgoing::len).sum::<usize>() >= BYTES_AT_ONCE
+    }
+
+    /// Will write this frame behind the others.
+    pub fn put(&mut self, kind: Kind, number: u64, body: Bytes) {
+        self.0.push_back(Outgoing::new(kind, number, body));
     }
 
     pub(crate) fn clear(&mut self) {
@@ -201,32 +158,59 @@ impl PendingLines {
     }
 
     /// Whether the first one was begun.
-    fn is_mid_line(&self) -> bool {
-        self.0.front().is_some_and(|line| line.written > 0)
+    fn is_mid_frame(&self) -> bool {
+        self.0.front().is_some_and(|frame| frame.written > 0)
     }
 
-    /// What is sent at once: the first line, and as many more as fit.
-    fn at_once(&self) -> Vec<IoSlice<'_>> {
+    /// What is written at once: the first frame, and as many more as fit.
+    fn at_once(&self) -> impl Iterator<Item = IoSlice<'_>> {
         let mut bytes = 0;
-        let fits = |line: &&Outgoing| {
+        let fits = move |frame: &&Outgoing| {
             let is_first = bytes == 0;
-            bytes += line.len();
+            bytes += frame.len();
             is_first || bytes <= BYTES_AT_ONCE
         };
-        let lines = self.0.iter().take(LINES_AT_ONCE).take_while(fits);
-        lines.flat_map(Outgoing::pieces).collect()
+        let frames = self.0.iter().take(FRAMES_AT_ONCE).take_while(fits);
+        frames.flat_map(Outgoing::pieces)
     }
 
     fn advance(&mut self, mut written: usize) {
-        while let Some(line) = self.0.front_mut() {
-            let part = written.min(line.len());
-            line.written += part;
+        while let Some(frame) = self.0.front_mut() {
+            let part = written.min(frame.len());
+            frame.written += part;
             written -= part;
-            if line.len() > 0 {
+            if frame.len() > 0 {
                 return;
             }
             self.0.pop_front();
         }
+    }
+
+    /// Writes what the writer takes at once. What it does not take stays, and so does an error, for
+    /// [`write`](Self::write).
+    pub fn write_at_once(&mut self, writer: &SocketWriter) {
+        while !self.is_empty() {
+            let pieces: Vec<_> = self.at_once().collect();
+            let Ok(written @ 1..) = writer.write_at_once(&pieces) else {
+                return;
+            };
+            self.advance(written);
+        }
+    }
+
+    /// Writes all of them to the end. Cancel-safe.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub async fn write(&mut self, writer: &SocketWriter) -> io::Result<()> {
+        while !self.is_empty() {
+            let pieces: Vec<_> = self.at_once().collect();
+            match writer.write(&pieces).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => self.advance(written),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -261,6 +245,32 @@ struct Count {
     told: u64,
 }
 
+impl State {
+    /// Puts what there is to be said beside lines into what is unsent, unless a line or former frames
+    /// are in the way: then the counts are those of a later time.
+    fn gather(&mut self) {
+        if self.is_mid_line || !self.unsent.is_empty() {
+            return;
+        }
+        let mut put = |kind, number| {
+            let frame = Header::of(kind, number, 0).encode();
+            self.unsent.extend_from_slice(&frame);
+        };
+        for (kind, count) in [
+            (Kind::Confirm, &mut self.passed_on),
+            (Kind::Heard, &mut self.heard),
+        ] {
+            if count.told < count.all {
+                put(kind, count.all);
+                count.told = count.all;
+            }
+        }
+        if let Some(signal) = self.leave.take() {
+            put(Kind::Leave, signal);
+        }
+    }
+}
+
 impl FrameSender {
     /// The way by this connection. The descriptor may block or not.
     pub fn new(stream: UnixStream) -> Self {
@@ -273,9 +283,18 @@ impl FrameSender {
 
     /// So many more of the keeper's messages were passed on. Never waits.
     pub(crate) fn pass_on(&self, count: u64) {
-        let mut state = self.state();
-        state.passed_on.all += count;
-        self.say(&mut state);
+        self.note_passed_on(count);
+        self.confirm();
+    }
+
+    /// The same, and the keeper hears of it with what is said next.
+    pub(crate) fn note_passed_on(&self, count: u64) {
+        self.state().passed_on.all += count;
+    }
+
+    /// Says how many messages were passed on, if the keeper was not told. Never waits.
+    pub(crate) fn confirm(&self) {
+        self.say(&mut self.state());
     }
 
     /// The host was told of so many more ends of backends. Never waits.
@@ -314,25 +333,29 @@ impl FrameSender {
     ///
     /// # Errors
     /// Those of the connection.
-    pub(crate) async fn send(&self, lines: &mut PendingLines) -> io::Result<()> {
+    pub(crate) async fn send(&self, lines: &mut PendingFrames) -> io::Result<()> {
         socket::write(self.stream.as_fd(), || self.try_send(lines)).await
     }
 
-    /// Sends as much of these lines as there is room for.
-    fn try_send(&self, lines: &mut PendingLines) -> io::Result<()> {
+    /// Sends as much of these lines as there is room for, and before them, with the same call, what
+    /// there is to be said beside lines.
+    fn try_send(&self, lines: &mut PendingFrames) -> io::Result<()> {
         let mut state = self.state();
         while !lines.is_empty() {
-            self.say(&mut state);
-            if !state.is_mid_line && !state.unsent.is_empty() {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            match self.send_now(&lines.at_once()) {
-                Ok(sent) => lines.advance(sent),
+            state.gather();
+            let before = IoSlice::new(&state.unsent);
+            let pieces: Vec<_> = std::iter::once(before).chain(lines.at_once()).collect();
+            match self.send_now(&pieces) {
+                Ok(sent) => {
+                    let before = sent.min(state.unsent.len());
+                    state.unsent.drain(..before);
+                    lines.advance(sent - before);
+                }
                 Err(Errno::EINTR) => {}
                 Err(Errno::ENOBUFS) => return Err(io::ErrorKind::WouldBlock.into()),
                 Err(error) => return Err(error.into()),
             }
-            state.is_mid_line = lines.is_mid_line();
+            state.is_mid_line = lines.is_mid_frame();
             if !state.is_mid_line && state.leave.is_some() {
                 self.say(&mut state);
                 self.line_ended.notify_all();
@@ -344,6 +367,7 @@ impl FrameSender {
 
     /// Nothing more is sent: the keeper reads the end.
     pub(crate) fn hang_up(&self) {
+        self.confirm();
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
@@ -353,43 +377,24 @@ impl FrameSender {
 
     /// Says what there is to be said beside lines, as far as there is room and none is in the way.
     fn say(&self, state: &mut State) {
-        if state.is_mid_line || !self.flush(&mut state.unsent) {
+        if state.is_mid_line {
             return;
         }
-        let State {
-            unsent,
-            passed_on,
-            heard,
-            leave,
-            ..
-        } = state;
-        let mut put = |kind, number| {
-            unsent.extend_from_slice(&Header::of(kind, number, 0).encode());
-        };
-        for (kind, count) in [(Kind::Confirm, passed_on), (Kind::Heard, heard)] {
-            if count.told < count.all {
-                put(kind, count.all);
-                count.told = count.all;
-            }
-        }
-        if let Some(signal) = leave.take() {
-            put(Kind::Leave, signal);
-        }
-        self.flush(unsent);
+        self.flush(&mut state.unsent);
+        state.gather();
+        self.flush(&mut state.unsent);
     }
 
-    /// False: there is no room.
-    fn flush(&self, bytes: &mut Vec<u8>) -> bool {
+    fn flush(&self, bytes: &mut Vec<u8>) {
         while !bytes.is_empty() {
             match self.send_now(&[IoSlice::new(bytes)]) {
                 Ok(sent) => drop(bytes.drain(..sent)),
                 Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN | Errno::ENOBUFS) => return false,
+                Err(Errno::EAGAIN | Errno::ENOBUFS) => return,
                 // Nobody is there any more.
                 Err(_) => bytes.clear(),
             }
         }
-        true
     }
 
     fn send_now(&self, pieces: &[IoSlice<'_>]) -> nix::Result<usize> {
@@ -423,7 +428,7 @@ mod tests {
     }
 
     /// Sends lines, and waits for room for them.
-    fn send(sender: &FrameSender, lines: &mut PendingLines) {
+    fn send(sender: &FrameSender, lines: &mut PendingFrames) {
         while let Err(error) = sender.try_send(lines) {
             assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
             let room = PollFd::new(sender.stream.as_fd(), PollFlags::POLLOUT);
@@ -434,9 +439,9 @@ mod tests {
     #[test]
     fn what_is_said_goes_between_the_lines() {
         let (sender, keeper) = pair();
-        let mut lines = PendingLines::default();
-        lines.put(Bytes::from_static(b"{}"));
-        lines.put(Bytes::from_static(b"[1]"));
+        let mut lines = PendingFrames::default();
+        lines.put(Kind::Line, 0, Bytes::from_static(b"{}"));
+        lines.put(Kind::Line, 0, Bytes::from_static(b"[1]"));
         send(&sender, &mut lines);
         sender.pass_on(2);
         sender.heard(1);
@@ -455,10 +460,29 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_said_later_goes_with_the_next_line_or_before_the_end() {
+        let (sender, keeper) = pair();
+        let mut lines = PendingFrames::default();
+        sender.note_passed_on(2);
+        sender.note_passed_on(1);
+        lines.put(Kind::Line, 0, Bytes::from_static(b"{}"));
+        send(&sender, &mut lines);
+        sender.confirm();
+        sender.note_passed_on(1);
+        sender.hang_up();
+        let wanted = [
+            (Kind::Confirm, 3, 0),
+            (Kind::Line, 0, 2),
+            (Kind::Confirm, 4, 0),
+        ];
+        assert_eq!(frames(keeper), wanted);
+    }
+
+    #[test]
     fn what_is_said_in_the_middle_of_a_line_follows_its_end_and_waits_for_nothing() {
         let (sender, keeper) = pair();
-        let mut lines = PendingLines::default();
-        lines.put(Bytes::from(vec![b'x'; 4 * SEND_ROOM]));
+        let mut lines = PendingFrames::default();
+        lines.put(Kind::Line, 0, Bytes::from(vec![b'x'; 4 * SEND_ROOM]));
         let would_block = sender.try_send(&mut lines).expect_err("too much");
         assert_eq!(would_block.kind(), io::ErrorKind::WouldBlock);
         sender.pass_on(1);
@@ -481,10 +505,11 @@ mod tests {
     fn there_is_room_for_the_leave_behind_whole_lines() {
         for bytes in [10, 1_000, 20_000, BYTES_AT_ONCE - HEADER_LEN] {
             let (sender, keeper) = pair();
-            let mut lines = PendingLines::default();
+            let mut lines = PendingFrames::default();
             let would_block = loop {
                 // As many as a host's pipe holds.
-                (0..=65_536 / bytes).for_each(|_| lines.put(Bytes::from(vec![b'x'; bytes])));
+                (0..=65_536 / bytes)
+                    .for_each(|_| lines.put(Kind::Line, 0, Bytes::from(vec![b'x'; bytes])));
                 if let Err(error) = sender.try_send(&mut lines) {
                     break error;
                 }
@@ -497,22 +522,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_frame_is_written_wherever_the_writer_stops() {
+    async fn frames_are_written_wherever_the_writer_stops() {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let (_, ours) = socket::halves(ours).expect("descriptors");
         let (theirs, _writer) = socket::halves(theirs).expect("descriptors");
-        let mut pending = PendingFrame::default();
-        let body = Bytes::from(vec![b'x'; 4 * SEND_ROOM]);
-        pending.put(Kind::Line, 9, body.clone());
+        let mut pending = PendingFrames::default();
+        let sizes = [3, 4 * SEND_ROOM, 0, BYTES_AT_ONCE, 7];
+        for (number, size) in (1..).zip(sizes) {
+            pending.put(Kind::Line, number, Bytes::from(vec![b'x'; size]));
+        }
+        pending.write_at_once(&ours);
+        assert!(!pending.is_empty() && pending.is_full());
         let mut read = Frames::new(theirs, FrameBuffer::default());
         let write = async {
             pending.write(&ours).await.expect("written");
             drop(ours);
         };
-        let (first, ()) = tokio::join!(read.next(), write);
-        let first = first.expect("read").expect("a frame");
-        assert_eq!((first.kind, first.number), (Kind::Line, 9));
-        assert_eq!(first.bytes(), body);
-        assert!(read.next().await.expect("read").is_none());
+        let reading = async {
+            let mut sizes = Vec::new();
+            while let Some(frame) = read.next().await.expect("read") {
+                sizes.push(frame.bytes().len());
+                assert_eq!(frame.number, sizes.len() as u64);
+            }
+            sizes
+        };
+        let (read, ()) = tokio::join!(reading, write);
+        assert_eq!(read, sizes);
     }
 }

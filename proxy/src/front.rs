@@ -46,6 +46,7 @@ use std::process::ExitCode;
 use bytes::Bytes;
 use futures::future::LocalBoxFuture;
 use mcp_sessiond_client::{ClaimRequest, Options};
+use mcp_sessiond_process::runtime;
 use mcp_sessiond_proto::facts::Learned;
 use tokio::sync::watch;
 
@@ -179,9 +180,7 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
     let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
     let waits = start.waits;
     input_end::watch(&input, &output, waits.stop, leaver.at_input_end(&current))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = runtime::current_thread()?;
     let mut lines = LineBuffer::default();
     let mut failed = FailedStart::of(start.program.display_name());
     let kept = loop {

@@ -42,7 +42,7 @@ use mcp_sessiond_client::{Control, Options, SessionError, Start};
 use mcp_sessiond_process::executable;
 use mcp_sessiond_process::signals::not_ignored;
 use mcp_sessiond_process::socket::Listener;
-use mcp_sessiond_process::{ListenerLock, PinnedProcess, ProcessId, StartTime};
+use mcp_sessiond_process::{ListenerLock, PinnedProcess, ProcessId, StartTime, runtime};
 use mcp_sessiond_proto::backends::{EndingRequest, KEEPER_VERSION, KeepRequest, Kept};
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::services::FindRequest;
@@ -95,10 +95,7 @@ pub fn run(args: Errand) -> ExitCode {
     let _ = nix::unistd::setsid();
     // A host may have blocked them.
     let mask = GivenMask::unblock(&[Signal::SIGCHLD, Signal::SIGTERM]);
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-    {
+    let runtime = match runtime::current_thread() {
         Ok(runtime) => runtime,
         Err(error) => {
             Report::Failed(error.to_string()).write();

@@ -155,6 +155,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
+    /// The next line, if it was read already to its end.
+    pub fn next_buffered(&mut self) -> Option<Line> {
+        self.buffer.next_line()
+    }
+
     /// What is read from, and what was read from it already.
     pub fn into_parts(self) -> (R, LineBuffer) {
         (self.reader, self.buffer)

@@ -9,7 +9,7 @@ const STARTED: Duration = Duration::from_secs(5);
 /// process's runtime.
 pub async fn give_back_once_started() {
     tokio::time::sleep(STARTED).await;
-    mcp_sessiond_process::sys::give_back_memory();
+    mcp_sessiond_process::runtime::give_back_memory();
 }
 
 /// Keeps messages out of core files, of keepers and fronts. Leaves limits and signal mask alone:

@@ -71,7 +71,7 @@ pub async fn serve(
         }
         tokio::select! {
             () = sleep_until(give_back_at), if give_back_at.is_some() => {
-                mcp_sessiond_process::sys::give_back_memory();
+                mcp_sessiond_process::runtime::give_back_memory();
                 (most, give_back_at) = (connections.len(), None);
             }
             accepted = socket.accept() => match accepted {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mcp_sessiond_bundle::{Receipt, TrackedLine};
 use mcp_sessiond_client::{Error, RequestId};
-use mcp_sessiond_process::sys::give_back_memory;
+use mcp_sessiond_process::runtime::give_back_memory;
 use mcp_sessiond_proto::Json;
 use mcp_sessiond_relay::Millis;
 use mcp_sessiond_relay::link::{In, Link, Out, Policy, Unreachable};
@@ -38,6 +38,11 @@ const HOLD: Duration = Duration::from_secs(2);
 /// How long nothing large is carried until memory is given back: what was needed to start, or for
 /// large lines.
 const IDLE: Duration = Duration::from_secs(2);
+
+/// How long the keeper need not hear that the host was given a line. The host's next one, which takes
+/// the word along, comes sooner wherever calls follow each other; alone it would wake the keeper
+/// while the next call is on its way.
+const CONFIRM_WITHIN: Duration = Duration::from_millis(5);
 
 /// From this length on, in bytes, a line leaves memory behind that is worth giving back.
 const LARGE: usize = 64 * 1024;
@@ -104,6 +109,8 @@ pub(crate) struct Driver {
     is_over: bool,
     /// Whether memory is given back once nothing is carried for a while.
     gives_back: bool,
+    /// When the keeper hears at the latest what the host was given.
+    confirm_at: Option<Instant>,
 }
 
 /// How links go on that have the host to themselves.
@@ -152,6 +159,7 @@ impl Driver {
             is_raw: false,
             is_over: false,
             gives_back: false,
+            confirm_at: None,
         }
     }
 
@@ -276,8 +284,10 @@ impl Driver {
                 leaving,
                 pending_leave,
                 gives_back,
+                confirm_at,
                 ..
             } = self;
+            let confirm_at = *confirm_at;
             let reads_host =
                 link.reads_host() && connection.as_ref().is_none_or(Connection::is_flushed);
             let reads_server = client.is_flushed();
@@ -286,7 +296,7 @@ impl Driver {
             let due = link.due().map(|due| *began + Duration::from_millis(due));
             let quiet = is_watched.then(|| active + patience);
             let idle = gives_back.then(|| active + IDLE);
-            let next = [due, quiet, idle].into_iter().flatten().min();
+            let next = [due, quiet, idle, confirm_at].into_iter().flatten().min();
             let event = tokio::select! {
                 biased;
                 said = go_on(connection, reads_server) => Event::Server(said),
@@ -334,6 +344,10 @@ impl Driver {
                             tokio::spawn(watch.check(quiet, move |what| stderr.print(&what)))
                         });
                     }
+                    if is_over(confirm_at) {
+                        self.confirm_at = None;
+                        self.connection.iter().for_each(Connection::confirm);
+                    }
                     if is_over(idle) {
                         self.gives_back = false;
                         give_back_memory();
@@ -372,7 +386,9 @@ impl Driver {
             FromClient::Nothing => {
                 let passed = self.client.take_passed();
                 if let Some(connection) = self.connection.as_ref().filter(|_| passed > 0) {
-                    connection.confirm(passed);
+                    connection.note_passed_on(passed);
+                    let within = || Instant::now() + CONFIRM_WITHIN;
+                    self.confirm_at.get_or_insert_with(within);
                 }
             }
             FromClient::Line(line) => {

@@ -4,6 +4,8 @@
 use std::fs::File;
 use std::time::{Duration, Instant};
 
+use mcp_sessiond_process::runtime;
+
 use super::failed_start::StartError;
 use super::leave::Leaver;
 use super::raw::WHY;
@@ -84,10 +86,7 @@ impl PassThrough {
             "{WHY}; {shown} is run without being kept: it will not survive a reconnect"
         ));
         // It may hold a port or a lock.
-        if let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-        {
+        if let Ok(runtime) = runtime::current_thread() {
             runtime.block_on(self.session.stop());
         }
         let (environment, home) = &self.launch_env;

@@ -7,6 +7,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Mutex;
 
 use bytes::Bytes;
+use mcp_sessiond_process::runtime;
 use mcp_sessiond_proto::facts::{Discover, Facts, Learned, PROBES_MAX};
 use mcp_sessiond_proto::{ClientName, Lock as _};
 use mcp_sessiond_relay::{Probe, is_initialize};
@@ -175,9 +176,7 @@ impl OnlyProbed {
 /// A signal ends this process: a host that has only probed counts.
 pub(super) fn count_if_only_probed() {
     let facts = ONLY_PROBED.locked().take();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = runtime::current_thread();
     if let (Some(facts), Ok(runtime)) = (facts, runtime) {
         runtime.block_on(facts.learn(Learned::Probed {}));
     }

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mcp_sessiond_bundle::Pipe;
-use tokio::runtime::{Builder, Runtime};
+use mcp_sessiond_process::runtime;
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use super::FAILED;
@@ -30,7 +31,7 @@ use crate::waits::Waits;
 
 /// Runs a front in a runtime, and returns its exit code.
 pub(crate) fn in_runtime(serve: impl FnOnce(&Runtime) -> io::Result<ExitCode>) -> ExitCode {
-    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime::current_thread();
     let served = runtime.and_then(|runtime| serve(&runtime));
     served.unwrap_or_else(|error| {
         print(&error);

@@ -8,7 +8,7 @@ use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::Epoch;
 use mcp_sessiond_proto::backends::frame::Kind;
 
-use crate::frames::{Frames, PendingFrame};
+use crate::frames::{Frames, PendingFrames};
 use crate::lines::Line;
 use crate::socket::SocketWriter;
 use crate::stderr::not_read;
@@ -28,8 +28,8 @@ pub struct Front {
     pub reader: Frames,
     /// Where it listens.
     pub writer: SocketWriter,
-    /// The frame on its way to it.
-    pub pending: PendingFrame,
+    /// The frames on their way to it.
+    pub pending: PendingFrames,
     /// If it continues another one: its message that waits until the relay has room for it.
     pub held: Option<(u64, Line)>,
     /// Frames that go before messages.
@@ -54,7 +54,7 @@ impl Front {
             epoch,
             reader,
             writer,
-            pending: PendingFrame::default(),
+            pending: PendingFrames::default(),
             held: None,
             lane: VecDeque::new(),
             stderr_waiting: 0,
@@ -66,13 +66,13 @@ impl Front {
         }
     }
 
-    /// Will write this message next, under the next number. Nothing is pending.
+    /// Will write this message next, under the next number.
     pub fn hand_out(&mut self, line: Bytes) {
         self.handed_out += 1;
         self.pending.put(Kind::Line, self.handed_out, line);
     }
 
-    /// Will write a frame that goes before messages next, if one waits. Nothing is pending.
+    /// Will write a frame that goes before messages next, if one waits.
     pub fn hand_out_lane(&mut self) -> bool {
         let Some((kind, number, body)) = self.lane.pop_front() else {
             return false;
@@ -185,7 +185,7 @@ mod tests {
         (0..6).for_each(|_| front.forward_stderr(&text));
         assert_eq!(front.stderr_waiting, STDERR_MAX);
         while front.hand_out_lane() {
-            front.pending = PendingFrame::default();
+            front.pending = PendingFrames::default();
         }
         front.forward_stderr(b"on");
         let (kind, _, said) = front.lane.pop_front().expect("it waits");

@@ -319,7 +319,7 @@ impl Keeper {
                 event,
                 Event::FrontGone | Event::FromClient(sharing::Event::Left(_))
             );
-            if let Some(why) = self.handle(event).await {
+            if let Some(why) = self.handle_with_more(event).await {
                 if self.ending.is_none() {
                     receiving.abort();
                     placed.unlink();
@@ -355,25 +355,28 @@ impl Keeper {
         // One that ends looks after each line whether it was the last.
         let rounds = if self.ending.is_some() { 1 } else { AT_ONCE };
         if self.continues() {
-            self.hand_out_continuing();
-        } else if let Some(front) = &mut self.front {
-            for round in 1..=rounds {
-                if !front.pending.is_empty() {
+            self.take_held();
+        }
+        if self
+            .front
+            .as_ref()
+            .is_some_and(|front| front.pending.is_empty())
+        {
+            let mut is_all = false;
+            for _ in 0..rounds {
+                is_all = !self.hand_out_next();
+                if is_all
+                    || self
+                        .front
+                        .as_ref()
+                        .is_some_and(|front| front.pending.is_full())
+                {
                     break;
                 }
-                if !front.hand_out_lane() {
-                    let Some(line) = self.relay.pull_front() else {
-                        break;
-                    };
-                    front.hand_out(line);
-                }
-                // The last one is written by the loop, which comes back here after it.
-                if round < rounds {
-                    let Front {
-                        pending, writer, ..
-                    } = front;
-                    pending.write_at_once(writer);
-                }
+            }
+            // Where there is more, the loop writes, which comes back here after it.
+            if let Some(front) = self.front.as_mut().filter(|_| is_all) {
+                front.pending.write_at_once(&front.writer);
             }
         }
         if let Some(Backend {
@@ -395,6 +398,25 @@ impl Keeper {
                         .write_at_once(|pieces| input.try_write_vectored(pieces));
                 }
             }
+        }
+    }
+
+    /// Puts what the front gets next behind what is on its way to it. False: there is nothing.
+    fn hand_out_next(&mut self) -> bool {
+        let continues = self.continues();
+        let Some(front) = &mut self.front else {
+            return false;
+        };
+        if front.hand_out_lane() {
+            return true;
+        }
+        if continues {
+            let numbered = self.relay.pull_numbered();
+            let put = |(number, line)| front.pending.put(Kind::Line, number, line);
+            numbered.map(put).is_some()
+        } else {
+            let line = self.relay.pull_front();
+            line.map(|line| front.hand_out(line)).is_some()
         }
     }
 
@@ -426,6 +448,44 @@ impl Keeper {
             (Some(_), true) => Duration::from_millis(self.kept.closed_linger_ms),
             (Some(_), false) => Duration::from_millis(self.kept.linger_ms),
         }
+    }
+
+    /// Handles an event, and lines that were read with this one: the loop need not go round once more
+    /// for each, and what comes of them is written at once.
+    async fn handle_with_more(&mut self, event: Event) -> Option<End> {
+        let mut more: fn(&mut Self) -> Option<Event> = |_| None;
+        match event {
+            Event::FromFront(_) => more = Self::next_from_front,
+            Event::FromBackend(_) => more = Self::next_from_backend,
+            _ => {}
+        }
+        let mut ends = self.handle(event).await;
+        for _ in 1..AT_ONCE {
+            // One that ends looks after each line whether it was the last.
+            if ends.is_some() || self.ending.is_some() {
+                break;
+            }
+            let Some(event) = more(self) else { break };
+            ends = self.handle(event).await;
+        }
+        ends
+    }
+
+    /// What was read of the front already.
+    fn next_from_front(&mut self) -> Option<Event> {
+        let reads = self.continues() || self.relay.reads_front();
+        let front = self.front.as_mut().filter(|_| reads)?;
+        // The loop meets what breaks the protocol.
+        let said = front.reader.next_buffered()?.ok()??;
+        Some(Event::FromFront(said))
+    }
+
+    /// The same of the backend.
+    fn next_from_backend(&mut self) -> Option<Event> {
+        let reads = self.relay.reads_backend();
+        let backend = self.backend.as_mut().filter(|_| reads)?;
+        let line = backend.output.as_mut()?.next_buffered()?;
+        Some(Event::FromBackend(line))
     }
 
     /// Passes an event to the relay and carries out the relay's orders. Returns why the keeper must
@@ -486,7 +546,7 @@ impl Keeper {
                     // Not while lines are carried: the pages would only come back.
                     self.trim_at = std::mem::take(&mut self.busy).then(|| Instant::now() + SILENCE);
                     if self.trim_at.is_none() {
-                        mcp_sessiond_process::sys::give_back_memory();
+                        mcp_sessiond_process::runtime::give_back_memory();
                     }
                 }
                 let mute = self

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::sharing::NewClient;
 use super::spare::{Spare, refuse};
-use crate::frames::{Frames, PendingFrame};
+use crate::frames::{Frames, PendingFrames};
 use crate::lines::Line;
 use crate::socket::{self, SocketWriter};
 
@@ -281,7 +281,7 @@ fn differing(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>) -
 /// # Errors
 /// Those of the connection.
 pub async fn reply(writer: &SocketWriter, reply: &KeeperReply) -> io::Result<()> {
-    let mut pending = PendingFrame::default();
+    let mut pending = PendingFrames::default();
     pending.put(Kind::Reply, 0, serde_json::to_vec(reply)?.into());
     pending.write(writer).await
 }

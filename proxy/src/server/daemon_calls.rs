@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mcp_sessiond_client::{Control, Options, SessionError};
+use mcp_sessiond_process::runtime;
 use mcp_sessiond_proto::backends::{StopReason, StopRequest};
 use mcp_sessiond_proto::services::FindRequest;
 use mcp_sessiond_proto::types::{LeaseRef, LossToldRequest};
@@ -113,9 +114,7 @@ impl SessionCalls {
 /// Tells the daemon that a user was told of a loss. If it can't be told, the next claim carries the
 /// loss once more.
 pub(super) fn loss_told(options: Options, lease: LeaseRef, loss: LossId) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = runtime::current_thread();
     let Ok(runtime) = runtime else { return };
     let request = LossToldRequest {
         session: lease.session,

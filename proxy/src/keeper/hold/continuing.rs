@@ -81,9 +81,8 @@ impl Keeper {
         None
     }
 
-    /// Takes the front's waiting message, if the relay has room for it, and gives the front its
-    /// next frame.
-    pub(super) fn hand_out_continuing(&mut self) {
+    /// Takes the front's waiting message, if the relay has room for it.
+    pub(super) fn take_held(&mut self) {
         let now = self.now();
         let takes = self.relay.reads_front();
         self.relay.number_lines();
@@ -97,12 +96,6 @@ impl Keeper {
                     self.relay.oversized_from_front(&head, &tail, now);
                 }
             }
-        }
-        if front.pending.is_empty()
-            && !front.hand_out_lane()
-            && let Some((number, line)) = self.relay.pull_numbered()
-        {
-            front.pending.put(Kind::Line, number, line);
         }
     }
 

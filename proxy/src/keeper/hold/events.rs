@@ -6,14 +6,14 @@ use tokio::net::unix::pipe;
 
 use super::Event;
 use super::Sharing;
-use crate::frames::{Frames, PendingFrame};
+use crate::frames::{Frames, PendingFrames};
 use crate::lines::{Lines, PendingLine};
 use crate::socket::SocketWriter;
 
 /// Bytes of the backend's standard error that are read at once.
 const ERRORS_CHUNK: usize = 8 * 1024;
 
-pub(super) async fn to_front(front: Option<(&mut PendingFrame, &SocketWriter)>) -> Event {
+pub(super) async fn to_front(front: Option<(&mut PendingFrames, &SocketWriter)>) -> Event {
     match front {
         Some((pending, writer)) if !pending.is_empty() => match pending.write(writer).await {
             Ok(()) => Event::Written,

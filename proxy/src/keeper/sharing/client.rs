@@ -9,7 +9,7 @@ use mcp_sessiond_proto::backends::{KeeperReply, RELAYED_MAX};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::frames::{Frames, PendingFrame};
+use crate::frames::{Frames, PendingFrames};
 use crate::lines::Line;
 use crate::socket::SocketWriter;
 
@@ -40,7 +40,7 @@ impl ClientWriter {
         let unread = Arc::new(AtomicUsize::new(0));
         let left = unread.clone();
         let writing = tokio::spawn(async move {
-            let mut pending = PendingFrame::default();
+            let mut pending = PendingFrames::default();
             while let Some((kind, body)) = waiting.recv().await {
                 let length = body.len();
                 pending.put(kind, 0, body);

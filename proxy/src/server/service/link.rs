@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
 use super::Service;
-use crate::frames::{Frames, PendingFrame};
+use crate::frames::{Frames, PendingFrames};
 use crate::keeper::dial::{DialError, Dialled, dial_waiting, ping};
 use crate::keeper::silence::{Silence, stalled_sentence};
 use crate::lines::Line;
@@ -110,7 +110,7 @@ pub(super) struct Link {
 struct Connection {
     reader: Frames,
     writer: SocketWriter,
-    pending: PendingFrame,
+    pending: PendingFrames,
 }
 
 /// What happened.
@@ -468,7 +468,7 @@ impl Connection {
         let connection = Self {
             reader: Frames::new(reader, frames),
             writer,
-            pending: PendingFrame::default(),
+            pending: PendingFrames::default(),
         };
         Ok((connection, attached))
     }

@@ -17,7 +17,7 @@ use mcp_sessiond_proto::paths;
 use tokio::time::sleep;
 
 use super::{Looking, Shared, VARIABLES};
-use crate::frames::{FrameSender, Frames, PendingLines};
+use crate::frames::{FrameSender, Frames, PendingFrames};
 use crate::keeper::dial::{DialError, Dialled, dial_waiting};
 use crate::keeper::launch::{BackendOf, Launch, Report};
 use crate::keeper::silence::{NOTICE_AFTER, Silence, stalled_sentence};
@@ -318,8 +318,8 @@ async fn joined(
         .ok()
         .map(|peer| HealthWatch::new(peer.process().clone()));
     let sender = Arc::new(FrameSender::new(stream.try_clone().ok()?));
-    let mut first = PendingLines::default();
-    first.put(line);
+    let mut first = PendingFrames::default();
+    first.put(Kind::Line, 0, line);
     sender.send(&mut first).await.ok()?;
     let reader = SocketReader::new(stream.try_clone().ok()?).ok()?;
     let mut frames = Frames::new(reader, frames);
