@@ -22,6 +22,7 @@
 //! What else the system is asked:
 //! - [`directory`]: the runtime directory and the lock on it. [`socket`]: binding a socket, and who
 //!   is behind its path. [`changes`]: watches directories and files.
+//! - [`runtime`]: the asynchronous runtime of a process, which gives memory back on its way to sleep.
 //! - [`executable`]: where this program is, after an upgrade, too. [`descriptors`]: how many this
 //!   process may have. [`priority`]: resets nice value and OOM score. [`core_files`]: none are
 //!   left. [`regular_file`]: reads files that others have named. [`clock`]: the clock that all processes of a machine read alike. [`signals`]: which of

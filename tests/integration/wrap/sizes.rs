@@ -190,3 +190,69 @@ fn what_front_keeper_and_daemon_needed_only_to_start_is_given_back() {
     }
     assert_eq!(client.count(), 2, "what is needed again comes back");
 }
+
+/// The inodes of the sockets that a process watches for room (epoll(7), proc_pid_fdinfo(5)).
+#[cfg(target_os = "linux")]
+fn watched_for_room(pid: u32) -> Vec<String> {
+    const EPOLLOUT: u32 = 4;
+    let (infos, fds) = (format!("/proc/{pid}/fdinfo"), format!("/proc/{pid}/fd"));
+    let mut found = Vec::new();
+    for info in std::fs::read_dir(infos).expect("it lives").flatten() {
+        // It may have been closed since.
+        let text = std::fs::read_to_string(info.path()).unwrap_or_default();
+        for line in text.lines().filter(|line| line.starts_with("tfd:")) {
+            let mut words = line.split_whitespace();
+            let (Some(fd), Some(events)) = (words.nth(1), words.nth(1)) else {
+                panic!("{line}")
+            };
+            let events = u32::from_str_radix(events, 16).expect("a mask");
+            let what = std::fs::read_link(format!("{fds}/{fd}")).unwrap_or_default();
+            let what = what.to_string_lossy();
+            if events & EPOLLOUT > 0
+                && let Some(inode) = what.strip_prefix("socket:[")
+            {
+                found.push(inode.trim_end_matches(']').into());
+            }
+        }
+    }
+    found
+}
+
+/// The inodes of the connections that processes have accepted in this directory (proc_net_unix(5)).
+#[cfg(target_os = "linux")]
+fn accepted_in(directory: &std::path::Path) -> Vec<String> {
+    const CONNECTED: &str = "03";
+    let sockets = std::fs::read_to_string("/proc/net/unix").expect("sockets");
+    let of = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [.., state, inode, path] = words[..] else {
+            return None;
+        };
+        let is_there = state == CONNECTED && std::path::Path::new(path).starts_with(directory);
+        is_there.then(|| inode.to_owned())
+    };
+    sockets.lines().filter_map(of).collect()
+}
+
+/// Who watches a socket for room is woken whenever the other end has read something, which is twice
+/// for each call.
+#[test]
+#[cfg(target_os = "linux")]
+fn no_connection_is_watched_for_room_while_there_is_room() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let mut client = connect(&world, &tiny(&world));
+    assert_eq!(client.count(), 1);
+    let keepers = world.directory().join("keepers");
+    until("the front has closed what it needs to attach", || {
+        watched_for_room(client.pipe.pid()).is_empty().then_some(())
+    });
+    let accepted = until("it is attached", || {
+        Some(accepted_in(&keepers)).filter(|accepted| !accepted.is_empty())
+    });
+    assert_eq!(client.count(), 2);
+    assert_eq!(watched_for_room(client.pipe.pid()), [""; 0]);
+    let watched = watched_for_room(world.backend().keeper);
+    let of_front = |inode: &&String| accepted.contains(inode);
+    assert_eq!(watched.iter().find(of_front), None);
+}
