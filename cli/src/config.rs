@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use mcp_sessiond_daemon::config::{self, Config, Loaded};
-use mcp_sessiond_proxy::waits::{Tell, Waits};
+use mcp_sessiond_proxy::front_settings::{FrontSettings, Tell};
 
-/// How long the configuration has us wait. One that is wrong is the daemon's to complain about: the
-/// host must have its server.
-pub(crate) fn front_waits(config: &Config) -> Waits {
-    Waits {
-        first_line: Duration::from_millis(config.wrap.first_line_wait_ms),
-        keeper: Duration::from_millis(config.wrap.keeper_wait_ms),
-        stop: Duration::from_millis(config.backends.stop_wait_ms),
+/// The settings of a front. A configuration that is wrong is the daemon's to complain about: the host
+/// must have its server.
+pub(crate) fn front_settings(config: &Config) -> FrontSettings {
+    FrontSettings {
+        first_line_wait: Duration::from_millis(config.wrap.first_line_wait_ms),
+        keeper_wait: Duration::from_millis(config.wrap.keeper_wait_ms),
+        stop_wait: Duration::from_millis(config.backends.stop_wait_ms),
         tell: match config.wrap.tell {
             config::Tell::Log => Tell::Log,
             config::Tell::Error => Tell::Error,

@@ -50,6 +50,7 @@ use mcp_sessiond_process::runtime;
 use mcp_sessiond_proto::facts::Learned;
 use tokio::sync::watch;
 
+use crate::front_settings::FrontSettings;
 use crate::lines::LineBuffer;
 use crate::memory::forbid_core_dumps;
 use crate::notices::{note_unkept, print};
@@ -61,7 +62,6 @@ use crate::server::connector::{
 use crate::server::keeper_connector::{KeeperConnector, SessionCalls};
 use crate::signals::{ENDING, GivenMask};
 use crate::stderr::{NamedStderr, Stderr};
-use crate::waits::Waits;
 use client::Client;
 use drive::Driver;
 use failed_start::{FailedStart, Next, StartError};
@@ -82,7 +82,7 @@ pub(crate) struct FrontSetup<'a> {
     pub(crate) options: Options,
     pub(crate) claim: ClaimRequest,
     pub(crate) program: &'a Program,
-    pub(crate) waits: Waits,
+    pub(crate) settings: FrontSettings,
     pub(crate) mask: GivenMask,
     pub(crate) leaver: &'a Leaver,
     pub(crate) input: &'a mut File,
@@ -102,7 +102,12 @@ pub(crate) enum Way<'a> {
 pub(crate) type Instead = io::Result<Result<Infallible, NoBackend>>;
 
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
-pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Waits) -> ExitCode {
+pub fn run(
+    options: Options,
+    claim: ClaimRequest,
+    program: &Program,
+    settings: FrontSettings,
+) -> ExitCode {
     let way = Way::Through(Box::new(|connector, _| Box::new(connector)));
     let env = LaunchEnv::default();
     run_with(
@@ -110,7 +115,7 @@ pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Wait
         claim,
         program,
         env,
-        waits,
+        settings,
         ProbePolicy::AsKnown,
         &way,
     )
@@ -122,7 +127,7 @@ pub(crate) fn run_with(
     claim: ClaimRequest,
     program: &Program,
     launch_env: LaunchEnv,
-    waits: Waits,
+    settings: FrontSettings,
     probes: ProbePolicy,
     way: &Way<'_>,
 ) -> ExitCode {
@@ -132,7 +137,7 @@ pub(crate) fn run_with(
         claim,
         program,
         launch_env,
-        waits,
+        settings,
         mask: &mask,
         probes,
     };
@@ -168,7 +173,7 @@ struct Start<'a> {
     claim: ClaimRequest,
     program: &'a Program,
     launch_env: LaunchEnv,
-    waits: Waits,
+    settings: FrontSettings,
     mask: &'a GivenMask,
     probes: ProbePolicy,
 }
@@ -178,13 +183,18 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
     let leaver = Leaver::listen(&current)?;
     let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
     let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
-    let waits = start.waits;
-    input_end::watch(&input, &output, waits.stop, leaver.at_input_end(&current))?;
+    let settings = start.settings;
+    input_end::watch(
+        &input,
+        &output,
+        settings.stop_wait,
+        leaver.at_input_end(&current),
+    )?;
     let runtime = runtime::current_thread()?;
     let mut lines = LineBuffer::default();
     let mut failed = FailedStart::of(start.program.display_name());
     let kept = loop {
-        let attempt = match first_line::read(&mut input, &mut lines, waits.first_line) {
+        let attempt = match first_line::read(&mut input, &mut lines, settings.first_line_wait) {
             FirstLine::Closed => return Ok(start.unasked()),
             FirstLine::Read(client) => {
                 start.claim.client = client;
@@ -233,7 +243,7 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
                 watch::Sender::default(),
                 Some(session.clone()),
                 false,
-                waits.stop,
+                settings.stop_wait,
             ));
         Ok::<_, io::Error>(driver.run(Some(connector), driver_start).await)
     })?;
@@ -300,7 +310,8 @@ impl Start<'_> {
                     initialize: None,
                 };
                 let mut connector = way(connector, *self.mask);
-                let connected = connect_first(&mut *connector, &hello, self.waits).await;
+                let connected =
+                    connect_first(&mut *connector, &hello, self.settings.keeper_wait).await;
                 (connector, connected)
             }
             Way::Instead(instead) => {
@@ -308,7 +319,7 @@ impl Start<'_> {
                     options: self.options.clone(),
                     claim: self.claim.clone(),
                     program,
-                    waits: self.waits,
+                    settings: self.settings,
                     mask: *self.mask,
                     leaver,
                     input,
@@ -355,7 +366,7 @@ impl Start<'_> {
     fn connector(&self) -> Result<KeeperConnector, NoBackend> {
         let (options, claim) = (self.options.clone(), self.claim.clone());
         let (program, (environment, home)) = (self.program.clone(), self.launch_env.clone());
-        let connector = KeeperConnector::new(options, claim, program, *self.mask, self.waits)?;
+        let connector = KeeperConnector::new(options, claim, program, *self.mask, self.settings)?;
         Ok(connector.with_launch_env(environment, home))
     }
 
@@ -381,7 +392,9 @@ impl Start<'_> {
     ) -> io::Result<Attempt> {
         if self.claim.named.is_some() {
             let refused = match self.connector() {
-                Ok(connector) => pass_through::take_name(connector, self.waits.keeper).await,
+                Ok(connector) => {
+                    pass_through::take_name(connector, self.settings.keeper_wait).await
+                }
                 Err(_) => None,
             };
             if let Some(refused) = refused {

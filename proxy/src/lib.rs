@@ -35,8 +35,9 @@
 //! - [`stderr`] and [`notices`]: what the user is told on standard error. [`named_lines`]: whose
 //!   lines they are, where servers share one. [`unkept`]: notes of servers without a keeper, for
 //!   `mcp-sessiond status`.
-//! - [`signals`]: the signals that end a process, and the masks of what it starts. [`waits`]: how
-//!   long a front waits. [`memory`]: memory given back, and kept out of core files.
+//! - [`signals`]: the signals that end a process, and the masks of what it starts.
+//!   [`front_settings`]: how long a front waits, and how it tells of losses. [`memory`]: memory given
+//!   back, and kept out of core files.
 //!
 //! What becomes of a line is not decided here, but in `mcp_sessiond_relay`; what several servers
 //! are as one, in `mcp_sessiond_bundle`.
@@ -62,6 +63,7 @@ mod closed;
 mod connection;
 pub mod frames;
 pub mod front;
+pub mod front_settings;
 pub mod id_prefix;
 pub mod keeper;
 mod launch_env;
@@ -75,4 +77,3 @@ pub mod signals;
 pub mod socket;
 mod stderr;
 pub mod unkept;
-pub mod waits;

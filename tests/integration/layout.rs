@@ -165,7 +165,7 @@ const DAEMON: Layers = &[
 
 const PROXY: Layers = &[
     ("signals", &["process"]),
-    ("waits", &[]),
+    ("front_settings", &[]),
     ("alarm", &[]),
     ("lines", &[]),
     ("socket", &["process"]),
@@ -193,6 +193,7 @@ const PROXY: Layers = &[
         "server",
         &[
             "frames",
+            "front_settings",
             "keeper",
             "launch_env",
             "lines",
@@ -202,7 +203,6 @@ const PROXY: Layers = &[
             "signals",
             "socket",
             "stderr",
-            "waits",
             "bundle",
             "client",
             "process",
@@ -222,6 +222,7 @@ const PROXY: Layers = &[
             "closed",
             "connection",
             "frames",
+            "front_settings",
             "id_prefix",
             "launch_env",
             "lines",
@@ -232,7 +233,6 @@ const PROXY: Layers = &[
             "signals",
             "socket",
             "stderr",
-            "waits",
             "bundle",
             "client",
             "process",

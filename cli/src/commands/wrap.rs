@@ -19,7 +19,7 @@ use mcp_sessiond_proxy::program::Program;
 
 use crate::claim_args::ClaimArgs;
 use crate::completion;
-use crate::config::{front_waits, load_or_default};
+use crate::config::{front_settings, load_or_default};
 use crate::exit_code::USAGE;
 use crate::servers::{self, bundle};
 
@@ -199,12 +199,12 @@ fn attempt(arguments: &Arguments) -> Result<ExitCode, StartError> {
         if arguments.name.is_none()
             && let Some((shared, looking)) = servers::shared(name, &config)?
         {
-            let waits = front_waits(&config);
+            let settings = front_settings(&config);
             let claim = ClaimRequest {
                 resume: arguments.resume.or_else(|| servers::resume_of(name)),
                 ..claim
             };
-            return Ok(shared::run(options(), claim, shared, looking, waits));
+            return Ok(shared::run(options(), claim, shared, looking, settings));
         }
         let words = words_of(arguments, name);
         return Err(servers::exec_wrap(name, &words, may_be_lazy(arguments)).into());
@@ -228,8 +228,8 @@ fn attempt(arguments: &Arguments) -> Result<ExitCode, StartError> {
     } else {
         front::run
     };
-    let waits = front_waits(&load_or_default());
-    Ok(run(options(), claim, &program, waits))
+    let settings = front_settings(&load_or_default());
+    Ok(run(options(), claim, &program, settings))
 }
 
 /// What each word of `--resume` means, for `--help`.

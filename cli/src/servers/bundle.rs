@@ -18,7 +18,7 @@ use mcp_sessiond_proxy::front::bundle::{
 use mcp_sessiond_proxy::program::Program;
 
 use super::{Entry, FileChange, Kind, Servers, ServersError, Watch, remote};
-use crate::config::{front_waits, load_or_default};
+use crate::config::{front_settings, load_or_default};
 use crate::ui::output::warn;
 
 /// Runs them all, until the host closes its end or is gone.
@@ -63,7 +63,7 @@ pub(crate) fn run(
         claim,
         list,
         settings(&config),
-        front_waits(&config),
+        front_settings(&config),
     ))
 }
 

@@ -45,6 +45,7 @@ use super::drive::{self, Driver, Untold};
 use super::first_line::FirstLine;
 use super::pending_leaves::PendingLeaves;
 use super::stdio::{Front, in_runtime};
+use crate::front_settings::FrontSettings;
 use crate::memory::forbid_core_dumps;
 use crate::notices::{note_unkept, print, print_claim, print_lost_members};
 use crate::program::Program;
@@ -55,7 +56,6 @@ use crate::server::shared::Shared;
 use crate::server::without_daemon;
 use crate::signals::{ENDING, GivenMask};
 use crate::stderr::{NamedStderr, Stderr};
-use crate::waits::Waits;
 use answer_memory::AnswerMemory;
 use member::{Backend, BundleContext};
 use name_memory::NameMemory;
@@ -163,10 +163,20 @@ pub fn run(
     claim: ClaimRequest,
     list: impl FnOnce() -> Box<dyn List>,
     settings: Settings,
-    waits: Waits,
+    front_settings: FrontSettings,
 ) -> ExitCode {
     let mask = GivenMask::block(&ENDING);
-    in_runtime(|runtime| serve_host(runtime, options, claim, list, settings, waits, mask))
+    in_runtime(|runtime| {
+        serve_host(
+            runtime,
+            options,
+            claim,
+            list,
+            settings,
+            front_settings,
+            mask,
+        )
+    })
 }
 
 /// Why the servers must not be run unkept although the session could not be claimed: they are kept,
@@ -186,10 +196,10 @@ fn serve_host(
     mut claim: ClaimRequest,
     list: impl FnOnce() -> Box<dyn List>,
     settings: Settings,
-    waits: Waits,
+    front_settings: FrontSettings,
     mask: GivenMask,
 ) -> io::Result<ExitCode> {
-    let (front, first) = Front::begin(waits)?;
+    let (front, first) = Front::begin(front_settings)?;
     match first {
         FirstLine::Closed => return Ok(ExitCode::SUCCESS),
         FirstLine::Read(client) => claim.client = client,
@@ -206,8 +216,11 @@ fn serve_host(
     let claimed = loop {
         let claiming = async {
             let (options, claim) = (options.clone(), claim.clone());
-            let mut connector = KeeperConnector::new(options, claim, program.clone(), mask, waits)?;
-            let claimed = connector.claim(Instant::now() + waits.keeper).await?;
+            let mut connector =
+                KeeperConnector::new(options, claim, program.clone(), mask, front_settings)?;
+            let claimed = connector
+                .claim(Instant::now() + front_settings.keeper_wait)
+                .await?;
             Ok((connector, claimed))
         };
         let claimed = runtime.block_on(claiming);
@@ -276,7 +289,7 @@ fn serve_host(
         options: options.clone(),
         claim,
         mask,
-        waits,
+        settings: front_settings,
         stderr,
         leaving: front.leave.subscribe(),
         lease,

@@ -26,14 +26,18 @@ use super::probe::Probing;
 use crate::alarm::Alarm;
 use crate::connection::{Connection, FromServer};
 use crate::lines::LineBuffer;
-use crate::server::connector::{Attachment, Connected, Connector, Hello, NoBackend};
+use crate::server::connector::{
+    ATTACH_WAIT, Attachment, Connected, Connector, Hello, NoBackend, PAUSE,
+};
 use crate::server::keeper_connector::{QUIET, QUIET_MAX};
 use crate::stderr::NamedStderr;
-use crate::waits::{ATTACH_WAIT, PAUSE, PAUSE_MAX};
 
 /// How long what the host says waits for a server that was lost, before it is refused: as long as a
 /// keeper would let it wait for one that has died.
 const HOLD: Duration = Duration::from_secs(2);
+
+/// The longest pause between attempts to connect.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// How long nothing large is carried until memory is given back: what was needed to start, or for
 /// large lines.

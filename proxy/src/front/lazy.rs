@@ -18,6 +18,7 @@ use super::pending_leaves::PendingLeaves;
 use super::probe::ProbePolicy;
 use super::stdio::Front;
 use super::{FrontSetup, Instead, Way, run_with};
+use crate::front_settings::FrontSettings;
 use crate::memory::forbid_core_dumps;
 use crate::notices::print_claim;
 use crate::program::{LaunchEnv, Program};
@@ -25,21 +26,25 @@ use crate::server::connector::NoBackend;
 use crate::server::keeper_connector::KeeperConnector;
 use crate::server::remote::StoreUsers;
 use crate::stderr::{NamedStderr, Stderr};
-use crate::waits::Waits;
 
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
 /// The server is started at the first call, if it is known what it would say until then.
-pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Waits) -> ExitCode {
-    let waits = Waits {
-        first_line: FOR_EVER,
-        ..waits
+pub fn run(
+    options: Options,
+    claim: ClaimRequest,
+    program: &Program,
+    settings: FrontSettings,
+) -> ExitCode {
+    let settings = FrontSettings {
+        first_line_wait: FOR_EVER,
+        ..settings
     };
     run_with(
         options,
         claim,
         program,
         LaunchEnv::default(),
-        waits,
+        settings,
         ProbePolicy::FromMemory,
         &Way::Instead(|begun, connector| Box::pin(serve_host(begun, connector))),
     )
@@ -50,13 +55,13 @@ async fn serve_host(begun: FrontSetup<'_>, connector: &mut KeeperConnector) -> I
         options,
         claim,
         program,
-        waits,
+        settings,
         mask,
         leaver,
         input,
         lines,
     } = begun;
-    let claimed = match connector.claim(Instant::now() + waits.keeper).await {
+    let claimed = match connector.claim(Instant::now() + settings.keeper_wait).await {
         Ok(claimed) => claimed,
         Err(why) => return Ok(Err(why)),
     };
@@ -66,7 +71,7 @@ async fn serve_host(begun: FrontSetup<'_>, connector: &mut KeeperConnector) -> I
         options,
         claim,
         mask,
-        waits,
+        settings,
         stderr: stderr.clone(),
         leaving,
         lease: None,
@@ -102,7 +107,7 @@ async fn serve_host(begun: FrontSetup<'_>, connector: &mut KeeperConnector) -> I
         input: input.try_clone()?,
         lines: std::mem::take(lines),
         leave,
-        stop: waits.stop,
+        stop: settings.stop_wait,
         marks: None,
     };
     let (session, left) = (Some(connector.session()), pending_leaves.wait());

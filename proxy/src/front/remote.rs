@@ -13,6 +13,7 @@ use super::drive::{self, Driver, Untold};
 use super::first_line::FirstLine;
 use super::probe::{self, Opening, ProbePolicy, Probing};
 use super::stdio::{Front, in_runtime};
+use crate::front_settings::FrontSettings;
 use crate::memory::forbid_core_dumps;
 use crate::notices::{note_unkept, print, print_claim};
 use crate::program::Program;
@@ -22,7 +23,6 @@ use crate::server::keeper_connector::KeeperConnector;
 use crate::server::remote::{RemoteServer, ResumeStore};
 use crate::signals::{ENDING, GivenMask};
 use crate::stderr::{NamedStderr, Stderr};
-use crate::waits::Waits;
 
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
 /// People know the server as `shown`, which has no secrets.
@@ -31,10 +31,10 @@ pub fn run(
     claim: ClaimRequest,
     shown: &str,
     server: RemoteServer,
-    waits: Waits,
+    settings: FrontSettings,
 ) -> ExitCode {
     let mask = GivenMask::block(&ENDING);
-    in_runtime(|runtime| serve_host(runtime, options, claim, shown, server, waits, mask))
+    in_runtime(|runtime| serve_host(runtime, options, claim, shown, server, settings, mask))
 }
 
 fn serve_host(
@@ -43,10 +43,10 @@ fn serve_host(
     mut claim: ClaimRequest,
     shown: &str,
     server: RemoteServer,
-    waits: Waits,
+    settings: FrontSettings,
     mask: GivenMask,
 ) -> io::Result<ExitCode> {
-    let (mut front, first) = Front::begin(waits)?;
+    let (mut front, first) = Front::begin(settings)?;
     let client = match first {
         FirstLine::Closed => return Ok(ExitCode::SUCCESS),
         FirstLine::Read(client) => client,
@@ -70,9 +70,11 @@ fn serve_host(
         title: None,
     };
     let claimed = runtime.block_on(async {
-        let keeper = KeeperConnector::new(options.clone(), claim, program, mask, waits);
+        let keeper = KeeperConnector::new(options.clone(), claim, program, mask, settings);
         let mut connector = keeper?;
-        let claimed = connector.claim(Instant::now() + waits.keeper).await?;
+        let claimed = connector
+            .claim(Instant::now() + settings.keeper_wait)
+            .await?;
         Ok::<_, NoBackend>((connector, claimed))
     });
     let stderr = Stderr::new()?;

@@ -7,11 +7,11 @@ use mcp_sessiond_client::{ClaimRequest, Options};
 use super::first_line::FOR_EVER;
 use super::probe::ProbePolicy;
 use super::{Way, run_with};
+use crate::front_settings::FrontSettings;
 use crate::server::connector::Connector;
 use crate::server::keeper_connector::KeeperConnector;
 use crate::server::shared::connector::SharedConnector;
 use crate::server::shared::{Looking, Shared};
-use crate::waits::Waits;
 
 /// Speaks MCP to the host with a shared server, on standard input and output, until the host closes
 /// its end or is gone.
@@ -20,12 +20,12 @@ pub fn run(
     claim: ClaimRequest,
     shared: Shared,
     looking: Looking,
-    waits: Waits,
+    settings: FrontSettings,
 ) -> ExitCode {
     // It says whether the host can share.
-    let waits = Waits {
-        first_line: FOR_EVER,
-        ..waits
+    let settings = FrontSettings {
+        first_line_wait: FOR_EVER,
+        ..settings
     };
     let (program, launch_env) = (shared.program(), shared.launch_env());
     // A server of the host's own belongs to the entry as it is written: one that was edited is
@@ -38,5 +38,5 @@ pub fn run(
     };
     let way = Way::Through(Box::new(way));
     let probes = ProbePolicy::Refused;
-    run_with(options, claim, &program, launch_env, waits, probes, &way)
+    run_with(options, claim, &program, launch_env, settings, probes, &way)
 }

@@ -22,12 +22,12 @@ use super::first_line::{self, FirstLine};
 use super::input_end::{self, InputEnd, exit_within, wait_until_unread};
 use super::leave::LAST_WORDS;
 use crate::closed;
+use crate::front_settings::FrontSettings;
 use crate::lines::LineBuffer;
 use crate::notices::print;
 use crate::server::connector::Connected;
 use crate::server::keeper_connector::SessionCalls;
 use crate::signals::{die_of, note_signal, when_told_to_end};
-use crate::waits::Waits;
 
 /// Runs a front in a runtime, and returns its exit code.
 pub(crate) fn in_runtime(serve: impl FnOnce(&Runtime) -> io::Result<ExitCode>) -> ExitCode {
@@ -57,19 +57,24 @@ impl Front {
     ///
     /// # Errors
     /// When there can be no more descriptors or threads.
-    pub(crate) fn begin(waits: Waits) -> io::Result<(Self, FirstLine)> {
+    pub(crate) fn begin(settings: FrontSettings) -> io::Result<(Self, FirstLine)> {
         let (leave, has_begun) = (watch::Sender::new(false), Arc::<AtomicBool>::default());
         signals(leave.clone(), has_begun.clone())?;
         let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
         let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
-        input_end::watch(&input, &output, waits.stop, input_end(leave.clone()))?;
+        input_end::watch(
+            &input,
+            &output,
+            settings.stop_wait,
+            input_end(leave.clone()),
+        )?;
         let mut lines = LineBuffer::default();
-        let first = first_line::read(&mut input, &mut lines, waits.first_line);
+        let first = first_line::read(&mut input, &mut lines, settings.first_line_wait);
         let front = Self {
             input,
             lines,
             leave,
-            stop: waits.stop,
+            stop: settings.stop_wait,
             marks: Some(has_begun),
         };
         Ok((front, first))

@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -16,7 +16,13 @@ use mcp_sessiond_proto::backends::frame::FrameBuffer;
 use super::keeper_watch::KeeperWatch;
 use crate::frames::FrameSender;
 use crate::notices::CarriedLoss;
-use crate::waits::{ATTACH_WAIT, PAUSE, Waits};
+
+/// How long it is tried to attach where a former server of this one is still being taken down: that
+/// is the server's time.
+pub(crate) const ATTACH_WAIT: Duration = Duration::from_secs(10);
+
+/// The first pause between attempts to connect; each is twice the one before.
+pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 
 /// Why there is no server to connect to.
 #[derive(Debug, thiserror::Error)]
@@ -163,21 +169,21 @@ pub async fn connect_unkept(connector: &mut dyn Connector) -> Result<Pipe, Failu
     }
 }
 
-/// Connects for the first time. What can pass is tried again, within the time that a host waits for
-/// us.
+/// Connects for the first time. What can pass is tried again, within this time, for which a host waits
+/// for us.
 pub(crate) async fn connect_first(
     connector: &mut dyn Connector,
     hello: &Hello,
-    waits: Waits,
+    wait: Duration,
 ) -> Result<Connected, NoBackend> {
     let began = Instant::now();
-    let mut until = began + waits.keeper;
+    let mut until = began + wait;
     let mut pause = PAUSE;
     loop {
         let why = match connector.connect(hello, until).await {
             Err(why @ NoBackend::Ending(_)) => {
                 // So far it was the former server's time.
-                until = (Instant::now() + waits.keeper).min(began + ATTACH_WAIT);
+                until = (Instant::now() + wait).min(began + ATTACH_WAIT);
                 why
             }
             Err(why @ (NoBackend::Passing(_) | NoBackend::Stalled(_))) => why,
@@ -188,7 +194,7 @@ pub(crate) async fn connect_first(
         }
         tokio::time::sleep(pause).await;
         // Many attempts fit into the time that there is.
-        pause = (pause * 2).min(waits.keeper / 8);
+        pause = (pause * 2).min(wait / 8);
     }
 }
 
@@ -197,10 +203,10 @@ pub(crate) async fn connect_first(
 pub(crate) async fn connect_first_waiting(
     connector: &mut dyn Connector,
     hello: &Hello,
-    waits: Waits,
+    wait: Duration,
 ) -> Result<Connected, NoBackend> {
     loop {
-        match connect_first(connector, hello, waits).await {
+        match connect_first(connector, hello, wait).await {
             Err(NoBackend::Stalled(_)) => {}
             connected => return connected,
         }

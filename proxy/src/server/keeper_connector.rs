@@ -29,13 +29,13 @@ use super::facts::{self, ServerFacts};
 pub(crate) use super::keeper_watch::{KeeperWatch, QUIET, QUIET_MAX};
 use super::without_daemon;
 use crate::frames::FrameSender;
+use crate::front_settings::{FrontSettings, Tell};
 use crate::keeper::dial::{DialError, Dialled, dial_waiting};
 use crate::keeper::launch::{BackendOf, Launch, Report, Starting};
 use crate::keeper::silence::{Silence, stalled_sentence};
 use crate::notices::{CarriedLoss, ConfirmLoss, print};
 use crate::program::Program;
 use crate::signals::GivenMask;
-use crate::waits::{Tell, Waits};
 
 /// How long nobody may listen on a keeper's socket, or the keeper refuse this front, before the
 /// daemon is asked to end it, as a part of what a host waits for us. A keeper that has only just
@@ -104,9 +104,11 @@ impl KeeperConnector {
         claim: ClaimRequest,
         program: Program,
         mask: GivenMask,
-        Waits {
-            keeper: wait, tell, ..
-        }: Waits,
+        FrontSettings {
+            keeper_wait: wait,
+            tell,
+            ..
+        }: FrontSettings,
     ) -> Result<Self, NoBackend> {
         let failed = |error: &dyn std::fmt::Display| NoBackend::NoSession(None, error.to_string());
         let directory = paths::directory().map_err(|error| failed(&error))?;

@@ -12,11 +12,11 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_client::{ClaimRequest, Options, Start};
+use mcp_sessiond_proxy::front_settings::FrontSettings;
 use mcp_sessiond_proxy::program::Program;
 use mcp_sessiond_proxy::server::connector::{Connector as _, Hello};
 use mcp_sessiond_proxy::server::keeper_connector::KeeperConnector;
 use mcp_sessiond_proxy::signals::GivenMask;
-use mcp_sessiond_proxy::waits::Waits;
 use serde_json::json;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -48,14 +48,14 @@ fn main() -> ExitCode {
 #[tokio::main(flavor = "current_thread")]
 #[expect(clippy::print_stdout, reason = "the test reads it")]
 async fn run(claim: ClaimRequest, program: Program, polls: usize) {
-    let waits = Waits {
-        keeper: PATIENCE,
-        ..Waits::default()
+    let settings = FrontSettings {
+        keeper_wait: PATIENCE,
+        ..FrontSettings::default()
     };
     let options = Options::default().start(Start::Never);
     let mask = GivenMask::block(&[]);
     let mut connector =
-        KeeperConnector::new(options, claim, program, mask, waits).expect("a directory");
+        KeeperConnector::new(options, claim, program, mask, settings).expect("a directory");
     let hello = Hello::default();
     let connected = {
         let mut connecting = pin!(connector.connect(&hello, Instant::now() + PATIENCE));

@@ -9,7 +9,7 @@ use mcp_sessiond_proxy::front;
 use mcp_sessiond_proxy::front::failed_start::StartError;
 
 use super::{Arguments, usage};
-use crate::config::{front_waits, load_or_default};
+use crate::config::{front_settings, load_or_default};
 use crate::exit_code::DATA_ERROR;
 use crate::servers::remote::{self, redacted_url};
 use crate::servers::{self, Entry, Kind, Servers};
@@ -55,7 +55,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Option<ExitCode>, StartError>
         claim,
         &name,
         server,
-        front_waits(&load_or_default()),
+        front_settings(&load_or_default()),
     )))
 }
 

@@ -18,6 +18,7 @@ use crate::front::client::Client;
 use crate::front::connection_report::{ToldByClaim, reports};
 use crate::front::drive::{self, Driver, Start};
 use crate::front::pending_leaves::{PendingLeave, PendingLeaves};
+use crate::front_settings::FrontSettings;
 use crate::id_prefix::with_id_prefix;
 use crate::program::{LaunchEnv, Program};
 use crate::server::child::ChildConnector;
@@ -30,7 +31,6 @@ use crate::server::shared::connector::SharedConnector;
 use crate::server::shared::{Looking, Shared};
 use crate::signals::{GivenMask, ending_signal};
 use crate::stderr::{NamedStderr, Stderr};
-use crate::waits::Waits;
 
 /// What all backends of a front have in common.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ pub(crate) struct BundleContext {
     pub(crate) options: Options,
     pub(crate) claim: ClaimRequest,
     pub(crate) mask: GivenMask,
-    pub(crate) waits: Waits,
+    pub(crate) settings: FrontSettings,
     pub(crate) stderr: Stderr,
     /// Whether the host has closed its end: what is under way is still answered.
     pub(crate) leaving: watch::Receiver<bool>,
@@ -190,11 +190,11 @@ impl Backend {
             options,
             claim,
             mask,
-            waits,
+            settings,
             ..
         } = &*self.common;
         let connector =
-            KeeperConnector::new(options.clone(), claim.clone(), program, *mask, *waits)?;
+            KeeperConnector::new(options.clone(), claim.clone(), program, *mask, *settings)?;
         Ok(connector.for_backend(name, environment, home))
     }
 
@@ -304,7 +304,7 @@ impl Source for Backend {
                 arguments: Vec::new(),
                 title: None,
             };
-            let until = Instant::now() + self.common.waits.keeper;
+            let until = Instant::now() + self.common.settings.keeper_wait;
             match self.to_keeper(name, program, LaunchEnv::default()) {
                 Ok(mut connector) => connector.is_running(until).await,
                 Err(_) => false,
@@ -330,7 +330,7 @@ fn opened(
             }
         };
         let connected = tokio::select! {
-            connected = connect_first_waiting(&mut connector, &hello, common.waits) => connected,
+            connected = connect_first_waiting(&mut connector, &hello, common.settings.keeper_wait) => connected,
             () = unwanted => {
                 connector.release().await;
                 return connector.session().stop().await;

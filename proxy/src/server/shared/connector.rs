@@ -23,11 +23,12 @@ use crate::keeper::launch::{BackendOf, Launch, Report};
 use crate::keeper::silence::{NOTICE_AFTER, Silence, stalled_sentence};
 use crate::memory::Dumpable;
 use crate::notices::print;
-use crate::server::connector::{Attachment, Connected, Connector, Hello, NoBackend, WithoutKeeper};
+use crate::server::connector::{
+    ATTACH_WAIT, Attachment, Connected, Connector, Hello, NoBackend, PAUSE, WithoutKeeper,
+};
 use crate::server::keeper_connector::{KeeperConnector, KeeperWatch};
 use crate::signals::GivenMask;
 use crate::socket::SocketReader;
-use crate::waits::{ATTACH_WAIT, PAUSE};
 
 /// What its user calls the server.
 const SERVER: &str = "the shared server";

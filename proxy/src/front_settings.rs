@@ -1,0 +1,37 @@
+//! What the configuration says to a front: how long it waits, and how it tells of losses.
+
+use std::time::Duration;
+
+/// Where a front tells that a server was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tell {
+    /// On its standard error, and by a keeper that is still there in the host's log.
+    #[default]
+    Log,
+    /// The first call after the loss is refused with it as well, so that a model reads it.
+    Error,
+}
+
+/// The settings of a front.
+#[derive(Debug, Clone, Copy)]
+pub struct FrontSettings {
+    /// How long it waits for the host's first line, before it goes on without.
+    pub first_line_wait: Duration,
+    /// How long it waits for a keeper, before it runs the command as it is.
+    pub keeper_wait: Duration,
+    /// How long it waits for what is under way when the host has closed its end.
+    pub stop_wait: Duration,
+    /// Where it tells of losses.
+    pub tell: Tell,
+}
+
+impl Default for FrontSettings {
+    fn default() -> Self {
+        Self {
+            first_line_wait: Duration::from_secs(1),
+            keeper_wait: Duration::from_secs(2),
+            stop_wait: Duration::from_secs(2),
+            tell: Tell::Log,
+        }
+    }
+}
