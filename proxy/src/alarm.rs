@@ -10,8 +10,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 pub(crate) struct Alarm(Option<Pin<Box<Sleep>>>);
 
 impl Alarm {
-    /// Waits for this time. Cancel-safe.
-    pub(crate) async fn ring(&mut self, time: Instant) {
+    /// Waits for this time, or for ever where there is none. Cancel-safe.
+    pub(crate) async fn ring(&mut self, time: Option<Instant>) {
+        let Some(time) = time else {
+            return std::future::pending().await;
+        };
         let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(time)));
         if sleep.is_elapsed() || sleep.deadline() > time {
             sleep.as_mut().reset(time);
@@ -34,7 +37,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_rings_at_the_time_that_was_asked_for_last() {
         let began = Instant::now();
-        let at = |seconds| began + Duration::from_secs(seconds);
+        let at = |seconds| Some(began + Duration::from_secs(seconds));
         let mut alarm = Alarm::default();
         // Dropped before it rings, as a loop does at each event, for one that is later and one that
         // is earlier.

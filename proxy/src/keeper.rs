@@ -7,7 +7,7 @@
 //! - [`backend`], [`children`]: the child process, its group, and how it is taken down.
 //!   [`stderr_ring`]: the end of its standard error. `error_line`: which line of that says why it
 //!   has ended.
-//! - [`requests`]: requests on its socket. [`front`]: the attached front. `sharing`: the fronts of
+//! - [`requests`]: requests on its socket. [`front_connection`]: the attached front. `sharing`: the fronts of
 //!   several hosts that share the backend. [`dial`]: the client's side of the socket.
 //! - [`silence`]: how long a keeper that does not answer is waited for.
 //! - [`exits`]: the processes whose exits matter. [`program_change`]: whether the program has
@@ -24,7 +24,7 @@ pub mod dial;
 pub mod dial_error;
 mod error_line;
 pub mod exits;
-pub mod front;
+pub mod front_connection;
 pub mod hold;
 pub mod launch;
 pub mod program_change;
@@ -207,7 +207,7 @@ async fn start(args: Errand, mask: GivenMask, spare: Spare) -> Result<(), Report
     Report::Ready(keeper).write();
     launch::close_report_pipe().map_err(|error| failed(&error))?;
     let holder = match shared {
-        Some(shared) => holder.shared(Sharing::new(shared.lost)),
+        Some(shared) => holder.shared(Sharing::new(shared.former_loss)),
         None => holder,
     };
     // The report is sent; later failures show when the front's connection ends.
@@ -231,7 +231,7 @@ struct SharedTenure {
     key: String,
     linger_ms: u64,
     /// Why there is no former backend any more, and by which number that is on record.
-    lost: Option<(String, Option<LossId>)>,
+    former_loss: Option<(String, Option<LossId>)>,
 }
 
 impl Tenure {
@@ -258,7 +258,7 @@ impl Tenure {
                 let claimed = claim_shared(control, &key, program).await?;
                 let own = claimed.lost.iter().find(|loss| loss.of.is_none());
                 let because = claimed.because.or(own.map(|loss| loss.because));
-                let lost = because
+                let former_loss = because
                     .filter(|because| !because.is_wanted())
                     .map(|because| (because.sentence().to_owned(), own.map(|loss| loss.id)));
                 Ok(Self {
@@ -271,7 +271,7 @@ impl Tenure {
                     shared: Some(SharedTenure {
                         key,
                         linger_ms,
-                        lost,
+                        former_loss,
                     }),
                 })
             }

@@ -5,6 +5,9 @@ use std::time::Duration;
 /// How long after its start a process gives back what it needed only for that.
 const STARTED: Duration = Duration::from_secs(5);
 
+/// How long nothing is carried until memory is given back that lines have taken.
+pub(crate) const IDLE: Duration = Duration::from_secs(2);
+
 /// Waits until this process has started, and then gives memory back, once. Spawn it in the
 /// process's runtime.
 pub async fn give_back_once_started() {

@@ -63,6 +63,12 @@ pub fn unknown(id: &str, message: &str) -> Bytes {
     error(id, CONNECTION, message, Some(Outcome::Unknown)).into()
 }
 
+/// Why a request has no answer, where whoever was asked is gone. `gone`: how, as in "the server was
+/// stopped".
+pub fn unanswered(gone: &str) -> String {
+    format!("{gone} before it answered; the outcome is unknown")
+}
+
 /// A call was not made.
 pub fn not_sent(id: &str, message: &str) -> Bytes {
     error(id, CONNECTION, message, Some(Outcome::NotSent)).into()

@@ -173,11 +173,7 @@ impl Multiplexer {
             .map(|(id, _)| id.clone())
             .collect();
         for id in handed {
-            self.fail_ask(
-                &id,
-                "the host disconnected before it answered; the outcome is unknown",
-                now,
-            );
+            self.fail_ask(&id, &answers::unanswered("the host disconnected"), now);
         }
         self.pages
             .values_mut()

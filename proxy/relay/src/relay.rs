@@ -21,7 +21,7 @@ use mcp_sessiond_proto::backends::{BackendState, CallInfo, ParkedInfo, Traffic};
 use mcp_sessiond_proto::facts::Learned;
 
 use self::era::Era;
-use self::front::{Front, Numbered};
+use self::front::{AttachedFront, Numbered};
 use self::handshake::{Habits, Handshake};
 use self::life::{CloseHistory, Draining, Life};
 use self::liveness::Liveness;
@@ -83,7 +83,7 @@ pub enum Effect {
 /// own ([`Relay::new`]), or continues the former front ([`Relay::continuing`]).
 pub struct Relay {
     limits: Limits,
-    front: Option<Front>,
+    front: Option<AttachedFront>,
     /// How many fronts there were; the number of the attached one, if there is one.
     connections: u64,
     life: Life,
@@ -173,7 +173,7 @@ struct Ask {
 struct Counts {
     /// Messages lost that no front was told of yet.
     unreported: u64,
-    lost: u64,
+    lost_messages: u64,
     parked: u64,
     dropped: u64,
     to_backend: Traffic,
@@ -197,7 +197,7 @@ pub struct View {
     /// Bytes of them.
     pub waiting_bytes: usize,
     /// Messages that were on their way to a front that ended.
-    pub lost: u64,
+    pub lost_messages: u64,
     /// Messages that were not passed on.
     pub dropped: u64,
     /// What the backend was handed.
@@ -461,7 +461,7 @@ impl Relay {
                 .collect(),
             waiting: self.to_front.entries.len() + unconfirmed,
             waiting_bytes: self.to_front.bytes + unconfirmed_bytes,
-            lost: self.counts.lost,
+            lost_messages: self.counts.lost_messages,
             dropped: self.counts.dropped,
             to_backend: self.counts.to_backend,
             from_backend: self.counts.from_backend,
@@ -472,8 +472,8 @@ impl Relay {
 
     /// How many messages were on their way to fronts when these ended, and how many answers
     /// came after their front had ended.
-    pub fn losses(&self) -> (u64, u64) {
-        (self.counts.lost, self.counts.parked)
+    pub fn lost_and_parked(&self) -> (u64, u64) {
+        (self.counts.lost_messages, self.counts.parked)
     }
 
     /// Why the backend ended the last time; none where it never has.

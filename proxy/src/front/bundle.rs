@@ -44,7 +44,7 @@ use super::FAILED;
 use super::drive::{self, Driver, Untold};
 use super::first_line::FirstLine;
 use super::pending_leaves::PendingLeaves;
-use super::stdio::{Front, in_runtime};
+use super::stdio::{PipeFront, in_runtime};
 use crate::front_settings::FrontSettings;
 use crate::memory::forbid_core_dumps;
 use crate::notices::{note_unkept, print, print_claim, print_lost_members};
@@ -199,7 +199,7 @@ fn serve_host(
     front_settings: FrontSettings,
     mask: GivenMask,
 ) -> io::Result<ExitCode> {
-    let (front, first) = Front::begin(front_settings)?;
+    let (front, first) = PipeFront::begin(front_settings)?;
     match first {
         FirstLine::Closed => return Ok(ExitCode::SUCCESS),
         FirstLine::Read(client) => claim.client = client,
@@ -254,7 +254,7 @@ fn serve_host(
     forbid_core_dumps();
     let stderr = Stderr::new()?;
     let named = NamedStderr::of_one(stderr.clone());
-    let lost = claimed
+    let session_loss = claimed
         .as_ref()
         .and_then(|(.., claimed)| claimed.because.filter(|because| !because.is_rule()));
     let lost_members = claimed.iter().flat_map(|(.., claimed)| &claimed.lost);
@@ -295,7 +295,7 @@ fn serve_host(
         lease,
         shelves: StoreUsers::default(),
         pending_leaves: PendingLeaves::default(),
-        lost,
+        session_loss,
         lost_members,
         claimed_losses,
         unkept,
@@ -314,7 +314,7 @@ fn serve_host(
 
 struct Carrying {
     common: Arc<BundleContext>,
-    front: Front,
+    front: PipeFront,
     settings: Settings,
     session_calls: Option<SessionCalls>,
     untold: Option<Untold>,

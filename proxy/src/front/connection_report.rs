@@ -20,7 +20,7 @@ const NAMES_SHOWN: usize = 8;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ToldByClaim {
     /// What was lost of the session: of which of its servers, each of them shows.
-    pub(crate) lost: Option<Loss>,
+    pub(crate) session_loss: Option<Loss>,
     /// Whether it was told that this server was lost.
     pub(crate) is_told: bool,
     pub(crate) losses: Vec<LossId>,
@@ -32,8 +32,13 @@ pub(crate) fn reports(to: NamedStderr, mut told: Option<ToldByClaim>) -> Reports
     Box::new(move |attachment, again| {
         let report = ConnectionReport::of(attachment, again, told.as_ref());
         // The first connection alone is the claim's.
-        if let Some(ToldByClaim { lost, is_told, .. }) = &mut told {
-            (*lost, *is_told) = (None, false);
+        if let Some(ToldByClaim {
+            session_loss,
+            is_told,
+            ..
+        }) = &mut told
+        {
+            (*session_loss, *is_told) = (None, false);
         }
         let to = to.clone();
         Box::new(move || report.print(&to))
@@ -46,7 +51,7 @@ struct ConnectionReport {
     again: Option<&'static str>,
     loss: Option<CarriedLoss>,
     outcome: Option<Outcome>,
-    lost: Option<Loss>,
+    session_loss: Option<Loss>,
     is_told: bool,
     attached: Attached,
     /// How the keeper hears that its host was told.
@@ -75,7 +80,7 @@ impl ConnectionReport {
                 .filter(|loss| again.is_some() || is_new(loss)),
             again,
             outcome: told.is_none().then_some(attachment.outcome),
-            lost: told.and_then(|told| told.lost).filter(|_| is_lost),
+            session_loss: told.and_then(|told| told.session_loss).filter(|_| is_lost),
             is_told,
             attached,
             sender: attachment.sender.clone(),
@@ -88,7 +93,7 @@ impl ConnectionReport {
             again,
             loss,
             outcome,
-            lost,
+            session_loss,
             is_told,
             attached,
             sender,
@@ -109,8 +114,8 @@ impl ConnectionReport {
             // That says why it is a fresh one.
         } else if let Some(again) = again {
             to.print(&again);
-        } else if let Some(lost) = lost {
-            let why = lost.sentence();
+        } else if let Some(loss) = session_loss {
+            let why = loss.sentence();
             to.print(&format_args!("this server begins afresh: {why}"));
         } else if attached.resumed && !is_told {
             to.print(&format_args!(

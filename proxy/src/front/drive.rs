@@ -26,10 +26,11 @@ use super::probe::Probing;
 use crate::alarm::Alarm;
 use crate::connection::{Connection, FromServer};
 use crate::lines::LineBuffer;
+use crate::memory::IDLE;
 use crate::server::connector::{
     ATTACH_WAIT, Attachment, Connected, Connector, Hello, NoBackend, PAUSE,
 };
-use crate::server::keeper_connector::{QUIET, QUIET_MAX};
+use crate::server::keeper_connector::PingTimer;
 use crate::stderr::NamedStderr;
 
 /// How long what the host says waits for a server that was lost, before it is refused: as long as a
@@ -38,10 +39,6 @@ const HOLD: Duration = Duration::from_secs(2);
 
 /// The longest pause between attempts to connect.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-
-/// How long nothing large is carried until memory is given back: what was needed to start, or for
-/// large lines.
-const IDLE: Duration = Duration::from_secs(2);
 
 /// How long the keeper need not hear that the host was given a line. The host's next one, which takes
 /// the word along, comes sooner wherever calls follow each other; alone it would wake the keeper
@@ -272,8 +269,8 @@ impl Driver {
     }
 
     async fn carry(&mut self) {
-        // When something was last said, and for how long nothing is until the keeper is asked.
-        let (mut active, mut patience) = (Instant::now(), QUIET);
+        // While nothing is said, the keeper is asked after a time, and memory is given back.
+        let mut ping_timer = PingTimer::start();
         let mut asking: Option<JoinHandle<()>> = None;
         let mut alarm = Alarm::default();
         while self.carry_out() {
@@ -298,8 +295,8 @@ impl Driver {
             let has_watch = connection.as_ref().is_some_and(|it| it.watch().is_some());
             let is_watched = has_watch && asking.is_none() && !link.is_settled();
             let due = link.due().map(|due| *began + Duration::from_millis(due));
-            let quiet = is_watched.then(|| active + patience);
-            let idle = gives_back.then(|| active + IDLE);
+            let quiet = is_watched.then(|| ping_timer.due());
+            let idle = gives_back.then(|| ping_timer.quiet_since() + IDLE);
             let next = [due, quiet, idle, confirm_at].into_iter().flatten().min();
             let event = tokio::select! {
                 biased;
@@ -308,11 +305,11 @@ impl Driver {
                 attempted = attempted(attempt) => Event::Attempted(Box::new(attempted)),
                 () = host_left(leaving), if pending_leave.is_some() => Event::HostLeft,
                 () = answered(&mut asking), if asking.is_some() => Event::Asked,
-                () = ring(&mut alarm, next) => Event::Time,
+                () = alarm.ring(next) => Event::Time,
             };
             match event {
                 Event::Server(said) => {
-                    (active, patience) = (Instant::now(), QUIET);
+                    ping_timer = PingTimer::start();
                     self.server_said(said);
                     // What has come with it is written with it.
                     while self.carry_out()
@@ -323,7 +320,7 @@ impl Driver {
                     }
                 }
                 Event::Client(said) => {
-                    (active, patience) = (Instant::now(), QUIET);
+                    ping_timer = PingTimer::start();
                     self.client_said(said);
                     while self.carry_out()
                         && self.link.reads_host()
@@ -336,7 +333,7 @@ impl Driver {
                 Event::HostLeft => self.leave(),
                 Event::Asked => {
                     asking = None;
-                    (active, patience) = (Instant::now(), (patience * 2).min(QUIET_MAX));
+                    ping_timer.back_off();
                 }
                 Event::Time => {
                     let now = Instant::now();
@@ -344,8 +341,8 @@ impl Driver {
                     if is_over(quiet) {
                         let watch = self.connection.as_ref().and_then(Connection::watch);
                         asking = watch.cloned().map(|watch| {
-                            let (quiet, stderr) = (active.into_std(), self.stderr.clone());
-                            tokio::spawn(watch.check(quiet, move |what| stderr.print(&what)))
+                            let (since, stderr) = (ping_timer.quiet_since(), self.stderr.clone());
+                            tokio::spawn(watch.check(since, move |what| stderr.print(&what)))
                         });
                     }
                     if is_over(confirm_at) {
@@ -595,13 +592,6 @@ fn unreachable<'a>(why: &NoBackend, sentence: &'a str) -> Unreachable<'a> {
         | NoBackend::Passing(_)
         | NoBackend::Ending(_)
         | NoBackend::Closed { .. } => Unreachable::Passing(sentence),
-    }
-}
-
-async fn ring(alarm: &mut Alarm, time: Option<Instant>) {
-    match time {
-        Some(time) => alarm.ring(time).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -16,7 +16,7 @@ use super::drive::{self, Driver, Untold};
 use super::first_line::FOR_EVER;
 use super::pending_leaves::PendingLeaves;
 use super::probe::ProbePolicy;
-use super::stdio::Front;
+use super::stdio::PipeFront;
 use super::{FrontSetup, Instead, Way, run_with};
 use crate::front_settings::FrontSettings;
 use crate::memory::forbid_core_dumps;
@@ -77,7 +77,7 @@ async fn serve_host(begun: FrontSetup<'_>, connector: &mut KeeperConnector) -> I
         lease: None,
         shelves: StoreUsers::default(),
         pending_leaves: pending_leaves.clone(),
-        lost: None,
+        session_loss: None,
         lost_members: Vec::new(),
         claimed_losses: claimed.lost.iter().map(|lost| lost.id).collect(),
         unkept: None,
@@ -103,7 +103,7 @@ async fn serve_host(begun: FrontSetup<'_>, connector: &mut KeeperConnector) -> I
         print_claim(&to, loss, Some(outcome));
     });
     let driver = move |client| Driver::new(client, drive::policy(), named).telling(Some(untold));
-    let front = Front {
+    let front = PipeFront {
         input: input.try_clone()?,
         lines: std::mem::take(lines),
         leave,

@@ -12,7 +12,7 @@ use super::FAILED;
 use super::drive::{self, Driver, Untold};
 use super::first_line::FirstLine;
 use super::probe::{self, Opening, ProbePolicy, Probing};
-use super::stdio::{Front, in_runtime};
+use super::stdio::{PipeFront, in_runtime};
 use crate::front_settings::FrontSettings;
 use crate::memory::forbid_core_dumps;
 use crate::notices::{note_unkept, print, print_claim};
@@ -46,7 +46,7 @@ fn serve_host(
     settings: FrontSettings,
     mask: GivenMask,
 ) -> io::Result<ExitCode> {
-    let (mut front, first) = Front::begin(settings)?;
+    let (mut front, first) = PipeFront::begin(settings)?;
     let client = match first {
         FirstLine::Closed => return Ok(ExitCode::SUCCESS),
         FirstLine::Read(client) => client,

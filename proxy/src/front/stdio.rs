@@ -40,7 +40,7 @@ pub(crate) fn in_runtime(serve: impl FnOnce(&Runtime) -> io::Result<ExitCode>) -
 }
 
 /// A front whose server is a pipe, and what its host has said already.
-pub(crate) struct Front {
+pub(crate) struct PipeFront {
     pub(crate) input: File,
     pub(crate) lines: LineBuffer,
     /// Says whether the host has closed its end.
@@ -52,7 +52,7 @@ pub(crate) struct Front {
     pub(crate) marks: Option<Arc<AtomicBool>>,
 }
 
-impl Front {
+impl PipeFront {
     /// That of servers without one keeper, and what its host has begun with.
     ///
     /// # Errors

@@ -35,14 +35,16 @@ use self::events::{from_backend, from_clients, from_front, from_stderr, to_backe
 use super::backend::Backend;
 use super::children::{Children, StopMode};
 use super::exits::{Exit, ExitWatcher};
-use super::front::Front;
+use super::front_connection::FrontConnection;
 use super::program_change::ProgramFile;
 use super::requests::{Incoming, KeeperContext, receive};
 use super::sharing::{self, Sharing};
 use super::spare::Spare;
 use super::stderr_ring::StderrRing;
 use crate::alarm::Alarm;
+use crate::frames::PendingFrames;
 use crate::lines::{Line, PendingLine};
+use crate::memory::IDLE;
 use crate::program::Program;
 use crate::signals::GivenMask;
 
@@ -55,12 +57,6 @@ const INCOMING_MAX: usize = 16;
 /// How long after a front has attached the keeper gives memory back, and how long a backend that
 /// has closed its standard input or output may take to exit.
 const SETTLED: Duration = Duration::from_secs(1);
-
-/// How long nothing is carried until memory is given back.
-const SILENCE: Duration = Duration::from_secs(2);
-
-/// The longest sleep when no deadline is set.
-const QUIET: Duration = Duration::from_secs(24 * 3600);
 
 /// How long a front may take to read its last answers when the backend is taken down, and how long
 /// processes that the backend has left behind may take to die. Both, with three times
@@ -85,7 +81,7 @@ pub struct Keeper {
     retiring: JoinSet<()>,
     /// The next backend is to be started, when they are gone.
     start_due: bool,
-    pub(super) front: Option<Front>,
+    pub(super) front: Option<FrontConnection>,
     /// The clients, where hosts share the backend. Then no front has it.
     sharing: Option<Sharing>,
     began: Instant,
@@ -274,7 +270,7 @@ impl Keeper {
                 let reads_front = self.continues() || self.relay.reads_front();
                 let reads_backend = self.relay.reads_backend();
                 let (front_in, front_out) = match &mut self.front {
-                    Some(Front {
+                    Some(FrontConnection {
                         reader,
                         writer,
                         pending,
@@ -357,20 +353,16 @@ impl Keeper {
         if self.continues() {
             self.take_held();
         }
-        if self
-            .front
-            .as_ref()
-            .is_some_and(|front| front.pending.is_empty())
-        {
+        let has = |this: &Self, what: fn(&PendingFrames) -> bool| {
+            this.front
+                .as_ref()
+                .is_some_and(|front| what(&front.pending))
+        };
+        if has(self, PendingFrames::is_empty) {
             let mut is_all = false;
             for _ in 0..rounds {
                 is_all = !self.hand_out_next();
-                if is_all
-                    || self
-                        .front
-                        .as_ref()
-                        .is_some_and(|front| front.pending.is_full())
-                {
+                if is_all || has(self, PendingFrames::is_full) {
                     break;
                 }
             }
@@ -420,7 +412,8 @@ impl Keeper {
         }
     }
 
-    fn deadline(&self) -> Instant {
+    /// When something is due. None: only an event wakes the loop.
+    fn deadline(&self) -> Option<Instant> {
         let linger = self.since + self.linger();
         let relay = self
             .relay
@@ -432,12 +425,8 @@ impl Keeper {
             .as_ref()
             .and_then(|backend| backend.closed_since)
             .map(|since| since + SETTLED);
-        let next = [relay, lonely, mute, self.trim_at]
-            .into_iter()
-            .flatten()
-            .min();
-        // Without a deadline, only an event wakes the loop.
-        next.unwrap_or_else(|| Instant::now() + QUIET)
+        let due = [relay, lonely, mute, self.trim_at];
+        due.into_iter().flatten().min()
     }
 
     /// How long the backend stays without a front. That depends on whether there was one, and how
@@ -499,7 +488,7 @@ impl Keeper {
         };
         if is_line {
             self.busy = true;
-            self.trim_at.get_or_insert_with(|| Instant::now() + SILENCE);
+            self.trim_at.get_or_insert_with(|| Instant::now() + IDLE);
         }
         match event {
             Event::Children => {
@@ -544,7 +533,7 @@ impl Keeper {
                 self.relay.tick(now);
                 if self.trim_at.is_some_and(|at| at <= Instant::now()) {
                     // Not while lines are carried: the pages would only come back.
-                    self.trim_at = std::mem::take(&mut self.busy).then(|| Instant::now() + SILENCE);
+                    self.trim_at = std::mem::take(&mut self.busy).then(|| Instant::now() + IDLE);
                     if self.trim_at.is_none() {
                         mcp_sessiond_process::runtime::give_back_memory();
                     }

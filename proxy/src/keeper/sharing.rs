@@ -74,12 +74,12 @@ pub(super) struct Sharing {
 }
 
 impl Sharing {
-    /// Nobody has come yet. `lost`: why there is no former backend any more, and by which number
+    /// Nobody has come yet. `former_loss`: why there is no former backend any more, and by which number
     /// the daemon has that on record.
-    pub(super) fn new(lost: Option<(String, Option<LossId>)>) -> Self {
+    pub(super) fn new(former_loss: Option<(String, Option<LossId>)>) -> Self {
         let (sender, events) = mpsc::channel(EVENTS);
         let mut losses = Losses::default();
-        if let Some((why, record)) = lost {
+        if let Some((why, record)) = former_loss {
             losses.note(why, record, Instant::now());
         }
         Self {

@@ -26,7 +26,7 @@ use super::connector::{Attachment, Connected, Connector, Hello, NoBackend, Witho
 pub use super::daemon_calls::SessionCalls;
 use super::daemon_calls::{RELEASE_WAIT, loss_told};
 use super::facts::{self, ServerFacts};
-pub(crate) use super::keeper_watch::{KeeperWatch, QUIET, QUIET_MAX};
+pub(crate) use super::keeper_watch::{KeeperWatch, PingTimer};
 use super::without_daemon;
 use crate::frames::FrameSender;
 use crate::front_settings::{FrontSettings, Tell};

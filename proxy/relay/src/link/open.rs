@@ -102,9 +102,9 @@ impl Open {
 
     /// The server is lost. Returns an answer to each call: nobody knows what became of it.
     pub(super) fn fail_all(&mut self) -> Vec<Bytes> {
-        let why = "the server was lost before it answered; the outcome is unknown";
+        let why = answers::unanswered("the server was lost");
         let calls = core::mem::take(&mut self.calls);
-        calls.iter().map(|id| answers::unknown(id, why)).collect()
+        calls.iter().map(|id| answers::unknown(id, &why)).collect()
     }
 }
 

@@ -32,7 +32,7 @@ const WINDOW_LINES: usize = 256;
 const WINDOW_BYTES: usize = 1024 * 1024;
 
 /// The attached front.
-pub(super) struct Front {
+pub(super) struct AttachedFront {
     /// Whether it is past the handshake, and may be sent what it did not ask for.
     pub ready: bool,
     /// Whether it gets every ask, whatever its host says it can do: the backend was initialised by
@@ -54,7 +54,7 @@ pub(super) struct Front {
     pub unparsed: u32,
 }
 
-impl Front {
+impl AttachedFront {
     /// The requirements that it meets now.
     pub(super) fn meets(&self) -> Requirements {
         if !self.ready {
@@ -153,7 +153,7 @@ impl Relay {
         if let Some(why) = why {
             self.replace_wanted(why, FirstRequest::OfHost, now);
         }
-        self.front = Some(Front {
+        self.front = Some(AttachedFront {
             ready: !resumed || initialize.is_some(),
             takes_every_ask: !resumed,
             capabilities: Capabilities::default(),
@@ -166,14 +166,14 @@ impl Relay {
             unparsed: 0,
         });
         let waiting = self.to_front.entries.len();
-        let lost = core::mem::take(&mut self.counts.unreported);
+        let lost_messages = core::mem::take(&mut self.counts.unreported);
         if let Some(initialize) = initialize {
             self.initialize_for(&initialize, now);
         }
         Attached {
             resumed: resumed && is_begun,
             waiting,
-            lost,
+            lost: lost_messages,
             ended: self.losses.untold(),
             ..Attached::default()
         }
@@ -191,7 +191,7 @@ impl Relay {
             // Whoever only probes does not read why it was replaced.
             self.push_end(why);
         }
-        self.counts.lost += unconfirmed;
+        self.counts.lost_messages += unconfirmed;
         self.counts.unreported += unconfirmed;
         for part in self
             .to_front
@@ -211,10 +211,7 @@ impl Relay {
             .map(|(number, _)| *number)
             .collect();
         for number in handed {
-            self.fail_ask(
-                number,
-                "the host disconnected before it answered; the outcome is unknown",
-            );
+            self.fail_ask(number, &answers::unanswered("the host disconnected"));
         }
         self.cancel_listens(now);
         // The next host begins with a server that is started for it.

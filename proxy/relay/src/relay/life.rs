@@ -134,9 +134,7 @@ impl Relay {
         self.end_liveness_wait(now);
         self.liveness_ends(true);
         let again = self.end_initialize(Some(&told));
-        self.end_calls(&format!(
-            "the server ended ({why}) before it answered; the outcome is unknown"
-        ));
+        self.end_calls(&format!("the server ended ({why})"));
         if again {
             self.send_initialize(true, now);
         }
@@ -150,9 +148,7 @@ impl Relay {
         self.end_liveness_wait(now);
         self.liveness_ends(true);
         let again = self.era_ended_on_probe();
-        self.end_calls(&format!(
-            "the server ended ({why}) before it answered; the outcome is unknown"
-        ));
+        self.end_calls(&format!("the server ended ({why})"));
         if again {
             self.send_initialize(true, now);
         }
@@ -198,9 +194,7 @@ impl Relay {
     pub(super) fn on_revival_refused(&mut self, now: Millis) {
         self.say("the server refused to be initialised again, and is replaced");
         self.last_error = Some("it refused to be initialised again".to_owned());
-        self.end_calls(
-            "the server refused to be initialised again before it answered; the outcome is unknown",
-        );
+        self.end_calls("the server refused to be initialised again");
         self.handshake.revive = true;
         let before = self.note(Before::Refuses(
             "it refused to be initialised again".to_owned(),
@@ -275,23 +269,24 @@ impl Relay {
         }
         self.draining = None;
         self.last_error = Some(why.to_owned());
-        self.end_calls("the server was stopped before it answered; the outcome is unknown");
+        self.end_calls("the server was stopped");
         self.life = Life::Stopping;
         self.refuse_queued(now);
         self.to_backend.retain(|_| false);
         self.effects.retain(|order| matches!(order, Effect::Say(_)));
     }
 
-    /// Every call that the backend was handed ends: the attached front is told so, former ones
-    /// can't be.
-    pub(super) fn end_calls(&mut self, message: &str) {
+    /// Every call that the backend was handed ends, since that is `gone`, in words: the attached front
+    /// is told so, former ones can't be.
+    pub(super) fn end_calls(&mut self, gone: &str) {
+        let message = answers::unanswered(gone);
         let (sent, kept) = core::mem::take(&mut self.calls.open)
             .into_iter()
             .partition(|(_, call)| call.kind.sent);
         self.calls.open = kept;
         for call in sent.into_values() {
             if self.is_current(call.asker) && !call.kind.ours() {
-                self.tell_front(answers::unknown(&call.id, message));
+                self.tell_front(answers::unknown(&call.id, &message));
             }
         }
         let calls = &self.calls.open;
@@ -488,7 +483,7 @@ impl Relay {
         let why = before.why().to_owned();
         // There is no use in waiting for one that hangs.
         let kills = matches!(before.before(), Before::Hangs(_));
-        self.end_calls("the server was replaced before it answered; the outcome is unknown");
+        self.end_calls("the server was replaced");
         let mut dropped = self.forget_backend().len();
         let calls = &self.calls.open;
         let current = self.connections;
@@ -632,7 +627,7 @@ impl Relay {
         let why = "the server is restarted by `mcp-sessiond restart`";
         let before = self.note(Before::Wanted(why.to_owned()));
         let again = self.end_initialize(None);
-        self.end_calls("the server was restarted before it answered; the outcome is unknown");
+        self.end_calls("the server was restarted");
         if again {
             self.send_initialize(true, now);
         }

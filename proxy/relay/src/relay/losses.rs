@@ -86,11 +86,11 @@ impl Losses {
 
 impl Relay {
     /// Whether the attached front wants the first call after the loss of a used backend refused, and
-    /// what it knows of one that was lost before this relay was there, in a sentence.
-    pub fn refuse_after_loss(&mut self, refuses: bool, lost: Option<String>) {
+    /// why one was lost before this relay was there, in a sentence, if it knows.
+    pub fn refuse_after_loss(&mut self, refuses: bool, why: Option<String>) {
         self.losses.refuses = refuses;
-        if lost.is_some() {
-            self.losses.unread = lost;
+        if why.is_some() {
+            self.losses.unread = why;
         }
     }
 

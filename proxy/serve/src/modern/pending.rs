@@ -175,7 +175,7 @@ impl PendingRequest {
     }
 
     /// What is answered in place of the server, which has ended.
-    pub(super) async fn lost(&mut self) -> Json {
+    pub(super) async fn substitute(&mut self) -> Json {
         if self.messages.is_over() {
             return unread(&self.id);
         }

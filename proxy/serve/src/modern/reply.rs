@@ -27,8 +27,8 @@ pub(super) async fn reply(mut waiting: PendingRequest) -> Response<Body> {
         })) => whole(&message),
         Ok(Some(sent)) => stream(waiting, Some(sent)),
         Ok(None) => {
-            let lost = waiting.lost().await;
-            whole(&lost)
+            let substitute = waiting.substitute().await;
+            whole(&substitute)
         }
         // It takes long, and comments keep the connection alive meanwhile.
         Err(_) => stream(waiting, None),
@@ -73,8 +73,8 @@ fn stream(waiting: PendingRequest, first: Option<Delivery>) -> Response<Body> {
             // A client that listens knows by the end alone that it has to listen again.
             None if waiting.is_listen() => None,
             None => {
-                let lost = waiting.lost().await;
-                Some((event(&lost), (None, None)))
+                let substitute = waiting.substitute().await;
+                Some((event(&substitute), (None, None)))
             }
         }
     });

@@ -50,7 +50,7 @@ pub(crate) struct BundleContext {
     pub(crate) pending_leaves: PendingLeaves,
     /// What was lost of the session before this front claimed it: of which of its servers, each of
     /// them shows.
-    pub(crate) lost: Option<Loss>,
+    pub(crate) session_loss: Option<Loss>,
     /// The servers of which the claim was told that they were lost.
     pub(crate) lost_members: Vec<BackendName>,
     /// The losses that the claim was told of, which the front tells.
@@ -160,7 +160,7 @@ impl Backend {
             ..drive::policy()
         };
         let BundleContext {
-            lost,
+            session_loss,
             lost_members,
             claimed_losses,
             leaving,
@@ -169,7 +169,7 @@ impl Backend {
         } = &*self.common;
         let own = self.server.keeper_name();
         let told = ToldByClaim {
-            lost: *lost,
+            session_loss: *session_loss,
             is_told: own.is_some_and(|own| lost_members.contains(&own)),
             losses: claimed_losses.clone(),
         };

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{Keeper, LAST_LINES_WAIT, SETTLED};
 use crate::frames::Frames;
-use crate::keeper::front::Front;
+use crate::keeper::front_connection::FrontConnection;
 use crate::keeper::program_change::ProgramFile;
 use crate::keeper::requests::{Incoming, KeeperContext, LeaseCheck, reply};
 use crate::lines::Line;
@@ -208,7 +208,7 @@ impl Keeper {
         .await;
         self.last = (attach.epoch, Some(process));
         self.since = Instant::now();
-        let mut front = Front::new(process, attach.epoch, reader, writer);
+        let mut front = FrontConnection::new(process, attach.epoch, reader, writer);
         if forwards_stderr {
             // The host of a direct child would have seen this output, too, and not that of a former
             // one.
@@ -262,7 +262,7 @@ impl Keeper {
 
     /// The same, as a future to wait for.
     pub(super) fn counts_report(&self) -> impl Future<Output = ()> + Send + use<> {
-        let (lost, parked) = self.relay.losses();
+        let (lost, parked) = self.relay.lost_and_parked();
         let (counted, told) = (Counts { lost, parked }, self.reported.clone());
         let (
             control,

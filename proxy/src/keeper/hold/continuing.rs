@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{End, Keeper, LAST_LINES_WAIT};
 use crate::frames::Frames;
-use crate::keeper::front::Front;
+use crate::keeper::front_connection::FrontConnection;
 use crate::keeper::requests::{KeeperContext, reply};
 use crate::lines::Line;
 use crate::socket::SocketWriter;
@@ -52,7 +52,7 @@ impl Keeper {
         if !matches!(told, Ok(Ok(()))) {
             return;
         }
-        let mut front = Front::new(process, epoch, reader, writer);
+        let mut front = FrontConnection::new(process, epoch, reader, writer);
         if is_first {
             front.forward_stderr(&self.ring.bytes());
         }
@@ -101,7 +101,7 @@ impl Keeper {
 
     /// Sends the front the messages that are left, up to the limit for unconfirmed ones, and says
     /// that the keeper ends. None if the front could not be told.
-    pub(super) async fn end_continuing_front(&mut self) -> Option<Front> {
+    pub(super) async fn end_continuing_front(&mut self) -> Option<FrontConnection> {
         let mut front = self.front.take()?;
         let last_lines = async {
             // What was taken comes first: a message that the front does not see acknowledged may

@@ -21,7 +21,7 @@ use crate::keeper::dial::{DialError, Dialled, dial_waiting, ping};
 use crate::keeper::silence::{Silence, stalled_sentence};
 use crate::lines::Line;
 use crate::notices::print;
-use crate::server::keeper_connector::{QUIET, QUIET_MAX};
+use crate::server::keeper_connector::PingTimer;
 use crate::socket::{self, SocketWriter};
 use crate::stderr::ServerStderr;
 
@@ -200,13 +200,12 @@ impl Link {
         inputs: &mut mpsc::UnboundedReceiver<Input>,
         messages: &mpsc::UnboundedSender<Message>,
     ) -> ConnectionEnd {
-        // Since when nothing has come while the keeper has a line to take, and for how long nothing
-        // may until it is asked whether it lives.
-        let (mut quiet, mut patience) = (Instant::now(), QUIET);
+        // It begins again and again while the keeper has no line to take.
+        let mut ping_timer = PingTimer::start();
         let mut asking: Option<JoinHandle<Result<(), DialError>>> = None;
         loop {
             if !self.is_sent {
-                (quiet, patience) = (Instant::now(), QUIET);
+                ping_timer = PingTimer::start();
             }
             self.put_next();
             let Connection {
@@ -221,17 +220,17 @@ impl Link {
                 input = inputs.recv() => Event::Input(input),
                 written = pending.write(writer), if !is_empty => Event::Written(written),
                 answer = answered(&mut asking), if asking.is_some() => Event::Pinged(answer),
-                () = sleep_until((quiet + patience).into()), if self.is_sent && asking.is_none() => Event::Quiet,
+                () = sleep_until(ping_timer.due()), if self.is_sent && asking.is_none() => Event::Quiet,
             };
             if matches!(event, Event::Frame(_)) {
-                (quiet, patience) = (Instant::now(), QUIET);
+                ping_timer = PingTimer::start();
             }
             match event {
                 Event::Input(None) => return ConnectionEnd::Dropped,
-                Event::Quiet => asking = Some(self.ping(quiet)),
+                Event::Quiet => asking = Some(self.ping(ping_timer.quiet_since().into_std())),
                 Event::Pinged(answer) => {
                     asking = None;
-                    (quiet, patience) = (Instant::now(), (patience * 2).min(QUIET_MAX));
+                    ping_timer.back_off();
                     if matches!(answer, Err(DialError::Hung)) {
                         let KeeperAddress {
                             session, keeper, ..
@@ -295,11 +294,11 @@ impl Link {
         true
     }
 
-    /// Asks the keeper whether it lives.
-    fn ping(&self, quiet: Instant) -> JoinHandle<Result<(), DialError>> {
+    /// Asks the keeper, from which nothing has come since then, whether it lives.
+    fn ping(&self, since: Instant) -> JoinHandle<Result<(), DialError>> {
         let (directory, keeper) = (self.address.directory.clone(), self.address.keeper);
         tokio::spawn(async move {
-            ping(&directory, keeper, "a server", quiet, |what| print(&what)).await
+            ping(&directory, keeper, "a server", since, |what| print(&what)).await
         })
     }
 

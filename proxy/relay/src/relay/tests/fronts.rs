@@ -65,7 +65,12 @@ fn what_was_not_pulled_stays_except_for_what_is_the_fronts_own() {
     bench.relay.detach(3, false, bench.now);
     let view = bench.relay.view(bench.now);
     assert_eq!(
-        (view.waiting, view.parked.len(), view.dropped, view.lost),
+        (
+            view.waiting,
+            view.parked.len(),
+            view.dropped,
+            view.lost_messages
+        ),
         (3, 1, 1, 3)
     );
     assert_eq!(bench.attach().lost, 3);
@@ -73,7 +78,7 @@ fn what_was_not_pulled_stays_except_for_what_is_the_fronts_own() {
     assert_eq!(bench.front_gets(), [notice(1), ask("1", "x"), notice(2)]);
     bench.relay.detach(0, false, bench.now);
     assert_eq!(bench.attach().lost, 0);
-    assert_eq!(bench.relay.view(bench.now).lost, 3);
+    assert_eq!(bench.relay.view(bench.now).lost_messages, 3);
 }
 
 #[test]

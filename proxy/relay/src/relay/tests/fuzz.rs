@@ -73,7 +73,7 @@ fn relayed_lines() {
             }
             let _ = (
                 bench.relay.view(bench.now),
-                bench.relay.losses(),
+                bench.relay.lost_and_parked(),
                 bench.relay.is_used(),
             );
         }

@@ -1,4 +1,4 @@
-//! The front that is attached, as its keeper sees it.
+//! The connection to the front that is attached.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,9 +17,9 @@ use crate::stderr::not_read;
 /// dropped.
 const STDERR_MAX: usize = 256 * 1024;
 
-/// The front that has the backend.
+/// The front that has the backend, at the other end of its keeper's socket.
 #[derive(Debug)]
-pub struct Front {
+pub struct FrontConnection {
     /// Its process.
     pub process: ProcessId,
     /// The epoch of its lease.
@@ -46,7 +46,7 @@ pub struct Front {
     heard: u64,
 }
 
-impl Front {
+impl FrontConnection {
     /// A front that has attached.
     pub fn new(process: ProcessId, epoch: Epoch, reader: Frames, writer: SocketWriter) -> Self {
         Self {
@@ -168,13 +168,16 @@ mod tests {
 
     use super::*;
 
-    fn front() -> (Front, UnixStream) {
+    fn front() -> (FrontConnection, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let ours = ours.into_std().expect("a socket");
         let (reader, writer) = crate::socket::halves(ours).expect("descriptors");
         let process = PinnedProcess::own().expect("this one").id();
         let reader = Frames::new(reader, FrameBuffer::default());
-        (Front::new(process, Epoch(1), reader, writer), theirs)
+        (
+            FrontConnection::new(process, Epoch(1), reader, writer),
+            theirs,
+        )
     }
 
     /// A front that does not read costs a bounded amount of memory, and what was dropped is said.
