@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{fixture, world};
 
 /// The entry of a server that many hosts can use at once.
-fn entry(world: &World) -> Value {
+pub(crate) fn entry(world: &World) -> Value {
     let handshakes = world.root().join("handshakes");
     json!({
         "command": "python3",
@@ -25,7 +25,7 @@ fn entry(world: &World) -> Value {
 }
 
 /// Writes `servers.json`.
-fn write_down(world: &World, servers: &Value) {
+pub(crate) fn write_down(world: &World, servers: &Value) {
     let path = world.root().join("servers.json");
     fs::write(
         path.with_extension("new"),
@@ -76,7 +76,7 @@ fn greet(client: &mut Client<Front>, capabilities: &Value, version: &str) -> Val
 }
 
 /// A host that can answer an ask.
-fn connect(world: &World) -> Client<Front> {
+pub(crate) fn connect(world: &World) -> Client<Front> {
     connect_as(world, "crowd", &able(), "2025-06-18").0
 }
 

@@ -1,5 +1,5 @@
 //! `wrap.tell = "error"`: the first call after the loss of a used server is refused with the reason,
-//! by every way to a server that one host has.
+//! by every way to a server that one host has; by the other ways a log tells it.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -9,8 +9,9 @@ use mcp_sessiond_tests::{Backend, Client, Front, World, signal, suspend, until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::world;
-use crate::wrap::tiny;
+use crate::remote::express;
+use crate::wrap::{counter, tiny};
+use crate::{shared, world};
 
 /// The options of a way, and whether the server stands in `servers.json`.
 pub(crate) type Door = (&'static [&'static str], bool);
@@ -21,6 +22,13 @@ pub(crate) const DOORS: [Door; 5] = [
     (&["--name", "n"], false),
     (&[], true),
     (&["--all"], true),
+];
+
+/// Further ways, where the server starts at its first call or has a name.
+const LISTED_DOORS: [Door; 3] = [
+    (&["--lazy"], true),
+    (&["--all", "--lazy"], true),
+    (&["--name", "n"], true),
 ];
 
 pub(crate) const SETTINGS: &str = "[wrap]\ntell = \"error\"\n";
@@ -44,7 +52,7 @@ pub(crate) fn wrapping_of(
     }
     let file = json!({"mcpServers": {"t": {"command": server[0], "args": server[1..]}}});
     fs::write(world.root().join("servers.json"), file.to_string()).expect("servers.json");
-    if options.is_empty() {
+    if !options.contains(&"--all") {
         return world.wrapping(options, &["@t".to_owned()]);
     }
     let mut words = world.wrapping(options, &[]);
@@ -77,7 +85,7 @@ pub(crate) fn assert_refused(error: &Value, reason: &str) {
 
 #[test]
 fn the_first_call_after_a_loss_is_refused_with_the_reason_where_that_is_wanted() {
-    for door in DOORS {
+    for door in DOORS.into_iter().chain(LISTED_DOORS) {
         let kills: [(Kill, &str); 2] = [
             (kill_server, "the previous server has ended"),
             (kill_keeper, "the process that kept the previous server"),
@@ -257,6 +265,78 @@ fn the_first_call_of_a_twin_is_made() {
         .errors
         .wait("another server with the same command");
     assert_eq!((twin.count(), first.count()), (1, 2));
+}
+
+/// A way by which a loss is told in a log alone: the server is used and lost, and its next call is
+/// made.
+type LoggingWay = fn(&World);
+
+/// Each host is told by its front.
+fn shared_server(world: &World) {
+    shared::write_down(world, &json!({"crowd": shared::entry(world)}));
+    let mut hosts = [shared::connect(world), shared::connect(world)];
+    assert_eq!(hosts.each_mut().map(Client::count), [1, 2]);
+    let kills: [(Kill, &str); 2] = [
+        (kill_server, "the server has ended ("),
+        (kill_keeper, "this server begins afresh"),
+    ];
+    for (kill, told) in kills {
+        kill(world);
+        for host in &hosts {
+            host.pipe.errors.wait(told);
+        }
+        assert_eq!(hosts.each_mut().map(Client::count), [1, 2]);
+        for host in &hosts {
+            assert_eq!(host.pipe.errors.text().matches(told).count(), 1, "{told}");
+        }
+    }
+}
+
+fn server_of_a_url(world: &World) {
+    let mut server = express(world, &["events"]);
+    let words = world.wrapping(&[], std::slice::from_ref(&server.url));
+    let mut client = Client::connected(world.front(&words));
+    assert_eq!(client.count(), 1);
+    server.kill();
+    server.start_again();
+    assert_eq!(client.count(), 1);
+    let told = "a new session was begun, since the server has forgotten the previous one";
+    client.pipe.errors.wait(told);
+    assert_eq!(client.count(), 2);
+    assert_eq!(client.pipe.errors.text().matches(told).count(), 1);
+}
+
+fn served(world: &World) {
+    let serve = world.serve(&["--name", "test"], &counter(world));
+    let mut client = serve.connected("2025-11-25");
+    assert_eq!(client.text("increment", &json!({})), "1");
+    for is_keeper_lost in [false, true] {
+        if is_keeper_lost {
+            kill_keeper(world);
+        } else {
+            client.call("die", &json!({"code": 3})).answer();
+        }
+        let mut call = client.call("increment", &json!({}));
+        let told = call.said().message();
+        let text = told["params"]["data"].as_str().unwrap_or_default();
+        assert!(
+            text.contains("what the previous one had in memory is lost"),
+            "{told}"
+        );
+        assert_eq!(call.answer()["result"]["content"][0]["text"], "1");
+        let mut next = client.call("increment", &json!({}));
+        assert_eq!(next.said().message()["result"]["content"][0]["text"], "2");
+    }
+}
+
+#[test]
+fn by_ways_that_tell_in_a_log_nothing_is_refused() {
+    let ways: [LoggingWay; 3] = [shared_server, server_of_a_url, served];
+    for way in ways {
+        let world = world(SETTINGS);
+        let _daemon = world.daemon();
+        way(&world);
+    }
 }
 
 /// By default nothing is refused.
