@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Where a front tells that a server was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tell {
-    /// On its standard error, and by a keeper that is still there in the host's log.
+    /// On its standard error, and by the keeper in the host's log, where the server writes there.
     #[default]
     Log,
     /// The first call after the loss is refused with it as well, so that a model reads it.

@@ -60,6 +60,9 @@ pub(crate) fn wrapping_of(
     words
 }
 
+const BEGINS_AFRESH: &str =
+    "this server begins afresh, and what the previous one had in memory is lost";
+
 /// How a server is lost.
 type Kill = fn(&World);
 
@@ -108,6 +111,47 @@ fn the_first_call_after_a_loss_is_refused_with_the_reason_where_that_is_wanted()
             // It is refused once, and was not made.
             assert_eq!([client.count(), client.count()], [1, 2], "{door:?}");
         }
+    }
+}
+
+/// So it is whatever was lost, and by each way; standard error has it once, too.
+#[test]
+fn the_log_of_a_host_that_was_there_is_told_once() {
+    let kills: [(Kill, &str, &str); 2] = [
+        (
+            kill_server,
+            "the previous server has ended (",
+            "the server has ended (",
+        ),
+        (
+            kill_keeper,
+            "the process that kept the previous server has ended",
+            "the keeper of the server had ended",
+        ),
+    ];
+    let cases = DOORS
+        .into_iter()
+        .flat_map(|door| kills.map(|kill| (door, kill)));
+    for (door, (kill, reason, printed)) in cases {
+        let world = world("");
+        let _daemon = world.daemon();
+        let words = wrapping_of(&world, door, &counter(&world));
+        let mut client = Client::connected(world.front(&words));
+        assert_eq!(client.count(), 1, "{door:?}");
+        kill(&world);
+        client.pipe.errors.wait(printed);
+        assert_eq!([client.count(), client.count()], [1, 2], "{door:?}");
+        let is_log = |said: &Value| said["method"] == "notifications/message";
+        let told = client.said(is_log);
+        let text = told["params"]["data"].as_str().unwrap_or_default();
+        let begins = format!("{BEGINS_AFRESH}: {reason}");
+        assert!(text.starts_with(&begins), "{door:?}: {told}");
+        client.ping();
+        let rest = client.rest();
+        assert!(!rest.iter().any(is_log), "{door:?}: {rest:?}");
+        let errors = client.pipe.errors.text();
+        assert_eq!(errors.matches(printed).count(), 1, "{door:?}: {errors}");
+        assert!(!errors.contains("begins afresh"), "{door:?}: {errors}");
     }
 }
 

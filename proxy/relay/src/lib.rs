@@ -19,6 +19,7 @@
 //! - [`relay::handshake`]: `initialize`, and what a backend that was started again is sent again.
 //! - [`relay::era`]: what a host's probe for MCP's era gets, and what is learned from it.
 //! - [`relay::liveness`]: whether the backend still answers.
+//! - [`relay::losses`]: what fronts, the host's log and models are told of former backends.
 //! - [`relay::queue`]: the lines that wait for either side.
 //!
 //! A host whose server may be replaced:

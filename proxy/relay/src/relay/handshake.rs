@@ -475,7 +475,7 @@ impl Relay {
         }
         self.lane
             .push_back(answers::notification("notifications/initialized"));
-        self.announce_end();
+        self.announce_loss();
         self.replay(now);
         if self
             .handshake
@@ -503,19 +503,6 @@ impl Relay {
             self.lane
                 .push_back(answers::request(number, method, &params));
             self.open_ours(number, method, Purpose::Replay, now);
-        }
-    }
-
-    /// The host's log is told why this is another backend, where the backend may write there.
-    fn announce_end(&mut self) {
-        let Some(why) = self.losses.take_unannounced() else {
-            return;
-        };
-        if self.handshake.told.logs && self.front.as_ref().is_some_and(|front| front.ready) {
-            let text = format!(
-                "the server has ended ({why}); this is a fresh one, and what the previous one had in memory is lost"
-            );
-            self.tell_front(answers::log("warning", &text).into());
         }
     }
 

@@ -1,5 +1,5 @@
-//! Losses of backends: what fronts have to tell of them, and the call that is refused so that a model
-//! reads of one.
+//! Losses of backends: what fronts and the host's log have to tell of them, and the call that is
+//! refused so that a model reads of one.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::VecDeque;
@@ -7,6 +7,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use mcp_sessiond_jsonrpc::answers;
 use mcp_sessiond_jsonrpc::message::Kind;
 use mcp_sessiond_proto::backends::ENDED_MAX;
 
@@ -55,7 +56,7 @@ impl Noted {
 pub(super) struct Losses {
     /// Why backends have ended, as far as no front has told its host; the latest last.
     ended: VecDeque<String>,
-    /// Why the latest backend has ended, until its host's log was told.
+    /// Why the latest backend is gone, until its host's log was told.
     unannounced: Option<String>,
     /// Whether the backend has been used since it was started.
     used: bool,
@@ -71,11 +72,6 @@ impl Losses {
         self.ended.iter().cloned().collect()
     }
 
-    /// What the host's log has to be told, once.
-    pub(super) fn take_unannounced(&mut self) -> Option<String> {
-        self.unannounced.take()
-    }
-
     /// A backend is gone: `why`, in words that follow "the previous server".
     fn note_unread(&mut self, why: String) {
         if self.used {
@@ -85,13 +81,19 @@ impl Losses {
 }
 
 impl Relay {
-    /// Whether the attached front wants the first call after the loss of a used backend refused, and
-    /// why one was lost before this relay was there, in a sentence, if it knows.
-    pub fn refuse_after_loss(&mut self, refuses: bool, why: Option<String>) {
+    /// Whether the attached front wants the first call after the loss of a used backend refused.
+    pub fn refuse_after_loss(&mut self, refuses: bool) {
         self.losses.refuses = refuses;
-        if why.is_some() {
-            self.losses.unread = why;
+    }
+
+    /// The front that has just attached knows of a server that was lost before this relay was there,
+    /// and why: a sentence.
+    pub fn note_former_loss(&mut self, why: String) {
+        // The log of a host that begins anew says nothing: it knows no former server.
+        if self.front.as_ref().is_some_and(|front| front.called) {
+            self.losses.unannounced = Some(why.clone());
         }
+        self.losses.unread = Some(why);
     }
 
     /// The backend is used.
@@ -120,9 +122,9 @@ impl Relay {
         if self.connections == 0 || is_awaited || self.died_silent.is_some() {
             return;
         }
-        self.losses.unannounced = Some(why.to_owned());
-        self.losses
-            .note_unread(format!("the previous server has ended ({why})"));
+        let gone = format!("the previous server has ended ({why})");
+        self.losses.unannounced = Some(gone.clone());
+        self.losses.note_unread(gone);
         self.push_end(why.to_owned());
         if self.front.is_some() {
             self.effects.push(Effect::Ended(why.to_owned()));
@@ -160,10 +162,22 @@ impl Relay {
             return None;
         }
         let why = self.losses.unread.take()?;
-        self.losses.refuses.then(|| {
-            format!(
-                "not sent: this server begins afresh, and what the previous one had in memory is lost: {why}; repeat the call"
-            )
-        })
+        let refuses = self.losses.refuses;
+        refuses.then(|| format!("not sent: {}; repeat the call", begins_afresh(&why)))
     }
+
+    /// The host's log is told why this is another backend, once, where backends write to it.
+    pub(super) fn announce_loss(&mut self) {
+        let Some(why) = self.losses.unannounced.take() else {
+            return;
+        };
+        if self.handshake.told.logs && self.front.as_ref().is_some_and(|front| front.ready) {
+            self.tell_front(answers::log("warning", &begins_afresh(&why)).into());
+        }
+    }
+}
+
+/// A server takes the place of one that was lost, and why that was.
+fn begins_afresh(why: &str) -> String {
+    format!("this server begins afresh, and what the previous one had in memory is lost: {why}")
 }

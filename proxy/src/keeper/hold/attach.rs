@@ -191,8 +191,10 @@ impl Keeper {
             .filter(|_| self.backend.is_some())
             .and_then(ProgramFile::changed);
         let attached = self.relay.attach(initialize, changed.as_deref(), now);
-        self.relay
-            .refuse_after_loss(attach.refuses_after_loss, attach.lost);
+        self.relay.refuse_after_loss(attach.refuses_after_loss);
+        if let Some(why) = attach.lost {
+            self.relay.note_former_loss(why);
+        }
         let found = self.backend.as_ref().filter(|_| attached.resumed);
         let age = found.map_or(Duration::ZERO, |backend| backend.started.elapsed());
         let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);

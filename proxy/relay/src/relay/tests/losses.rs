@@ -1,4 +1,5 @@
-//! The first call after a loss, which is refused where a front wants a model to read of it.
+//! The host's log, and the first call after a loss, which is refused where a front wants a model to
+//! read of it.
 
 use super::*;
 
@@ -26,7 +27,7 @@ fn used_and_gone() -> Bench {
 #[test]
 fn it_is_refused_once_and_nothing_else_is() {
     let mut bench = used_and_gone();
-    bench.relay.refuse_after_loss(true, None);
+    bench.relay.refuse_after_loss(true);
     bench.front(&ask("2", "resources/list"));
     bench.front(&call("3"));
     bench.front(&call("4"));
@@ -47,7 +48,7 @@ fn it_is_refused_once_and_nothing_else_is() {
 fn a_front_that_does_not_want_it_makes_its_call() {
     let mut bench = used_and_gone();
     bench.front(&call("2"));
-    bench.relay.refuse_after_loss(true, None);
+    bench.relay.refuse_after_loss(true);
     bench.front(&call("3"));
     assert_eq!(bench.front_gets(), [""; 0]);
 }
@@ -55,7 +56,7 @@ fn a_front_that_does_not_want_it_makes_its_call() {
 #[test]
 fn what_nobody_has_used_is_no_loss() {
     let mut bench = Bench::initialized();
-    bench.relay.refuse_after_loss(true, None);
+    bench.relay.refuse_after_loss(true);
     bench.now += 10_000;
     bench.dies();
     bench.front(&call("2"));
@@ -66,9 +67,8 @@ fn what_nobody_has_used_is_no_loss() {
 #[test]
 fn what_was_lost_before_is_told_by_the_front() {
     let mut bench = Bench::initialized();
-    bench
-        .relay
-        .refuse_after_loss(true, Some("its keeper has ended".into()));
+    bench.relay.refuse_after_loss(true);
+    bench.relay.note_former_loss("its keeper has ended".into());
     bench.front(&call("2"));
     assert_eq!(bench.front_gets(), [not_sent("2", "its keeper has ended")]);
     assert!(!bench.relay.is_used());
@@ -82,7 +82,7 @@ fn what_was_lost_before_is_told_by_the_front() {
 fn nor_is_it_after_a_restart_by_hand() {
     for waits in [false, true] {
         let mut bench = Bench::initialized();
-        bench.relay.refuse_after_loss(true, None);
+        bench.relay.refuse_after_loss(true);
         bench.front(&call("1"));
         bench.backend_gets();
         bench.relay.restart(bench.now);
@@ -112,5 +112,65 @@ fn nor_is_it_after_a_restart_by_hand() {
             Vec::new()
         };
         assert_eq!(refused, expected, "the next one was asked: {waits}");
+    }
+}
+
+fn logged(why: &str) -> String {
+    let text = format!(
+        "this server begins afresh, and what the previous one had in memory is lost: {why}"
+    );
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"warning","logger":"mcp-sessiond","data":"{text}"}}}}"#
+    )
+}
+
+/// A fresh backend is initialised by us, and can do this. Returns what the front gets.
+fn revived(bench: &mut Bench, capabilities: &str) -> Vec<String> {
+    let revival = bench.backend_gets();
+    let number: serde_json::Value = serde_json::from_str(&revival[0]).expect("JSON");
+    let answer = format!(
+        r#"{{"result":{{"protocolVersion":"2025-06-18","capabilities":{capabilities}}},"jsonrpc":"2.0","id":{}}}"#,
+        number["id"]
+    );
+    bench.backend(&answer);
+    bench.front_gets()
+}
+
+const LOGS: &str = r#"{"logging":{}}"#;
+
+#[test]
+fn the_host_s_log_is_told_once_where_the_backend_writes_there() {
+    for (capabilities, is_told) in [(LOGS, true), ("{}", false)] {
+        let mut bench = used_and_gone();
+        bench.starts();
+        let why = "the previous server has ended (exit status: 1)";
+        let expected = Vec::from_iter(is_told.then(|| logged(why)));
+        assert_eq!(revived(&mut bench, capabilities), expected);
+        bench.relay.restart(bench.now);
+        bench.relay.effects();
+        bench.relay.backend_started(bench.now);
+        assert_eq!(revived(&mut bench, LOGS), [""; 0], "it was told");
+    }
+}
+
+/// The front goes on after its keeper has ended, or begins anew; and the user may have stopped it.
+#[test]
+fn so_is_that_of_a_loss_that_the_front_knows_and_its_host_has_seen() {
+    for (goes_on, is_lost) in [(true, true), (true, false), (false, true)] {
+        let mut bench = Bench::unattached();
+        let line = initialize("0", "2025-06-18", "{}");
+        let former = goes_on.then(|| line.clone().into());
+        bench.relay.attach(former, None, bench.now);
+        if is_lost {
+            bench.relay.note_former_loss("its keeper has ended".into());
+        }
+        if !goes_on {
+            bench.front(&line);
+        }
+        let answer = Vec::from_iter((!goes_on).then_some(()));
+        let told = revived(&mut bench, LOGS);
+        assert_eq!(told.len() - answer.len(), usize::from(goes_on && is_lost));
+        let log = logged("its keeper has ended");
+        assert_eq!(told.contains(&log), goes_on && is_lost, "{told:?}");
     }
 }
