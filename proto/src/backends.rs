@@ -420,7 +420,8 @@ pub struct Attach {
     /// model reads it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refuses_after_loss: bool,
-    /// What was lost before this keeper was there, in a sentence. It is refused as the keeper's own.
+    /// What was lost before this keeper was there, in a sentence. It is told as what the
+    /// keeper has lost itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
 }

@@ -71,7 +71,8 @@ impl Link {
                 }
                 // It was started again, or has ended the session.
                 Some(Reply::Lost(loss)) => {
-                    if self.renew(session, loss).await.is_ok() {
+                    let renewed = self.renew(session, loss).await;
+                    if renewed.is_ok() {
                         pause = PAUSE;
                         continue;
                     }
