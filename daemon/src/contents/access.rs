@@ -21,6 +21,8 @@ pub struct Access {
     /// Whether there is such a session although the storage has nothing of it yet: a claim has made
     /// it.
     pub claimed: bool,
+    /// Whether something is kept by a change, so that the session counts as used.
+    pub keeps: bool,
 }
 
 /// Who may change a session.
@@ -36,11 +38,12 @@ pub enum Writer {
 
 /// What is known of a lease, at any moment.
 pub trait Lease: Send + Sync {
-    /// Whether the caller may change the session.
+    /// Whether the caller may change the session. If something is kept by that (`keeps`), the session
+    /// counts as used.
     ///
     /// # Errors
     /// Those of a lease that is not the newest.
-    fn check(&self) -> Result<(), Error>;
+    fn check(&self, keeps: bool) -> Result<(), Error>;
 
     /// Whether a live process holds the session.
     fn is_held(&self) -> bool;
@@ -70,6 +73,18 @@ impl Access {
             caller,
             writer: Writer::Anyone,
             claimed: false,
+            keeps: true,
+        }
+    }
+
+    /// Of the daemon itself.
+    pub fn daemon(place: RecordId) -> Self {
+        Self {
+            place,
+            caller: None,
+            writer: Writer::Anyone,
+            claimed: false,
+            keeps: true,
         }
     }
 
@@ -82,7 +97,7 @@ impl Access {
     pub(super) fn may_write(&self) -> Result<(), Error> {
         match &self.writer {
             Writer::Anyone => Ok(()),
-            Writer::Holder(lease) => lease.check(),
+            Writer::Holder(lease) => lease.check(self.keeps),
             Writer::Nobody => Err(Error::UnknownSession),
         }
     }

@@ -11,8 +11,8 @@ use mcp_sessiond_proto::{Error, Lock as _, ServiceName, SessionId};
 use super::head::{self, HandleHead, Head, Why};
 use super::transaction::{Draft, Halt};
 use super::{
-    Access, Admit, Bounds, CONFLICTS_MAX, Contents, Writer, draw_version, handles, is_session,
-    prune, state, streams, tasks,
+    Access, Admit, Bounds, CONFLICTS_MAX, Contents, draw_version, handles, is_session, prune,
+    state, streams, tasks,
 };
 use crate::counters::count;
 use crate::storage::{Change, Listed, RecordId, StorageError};
@@ -145,12 +145,7 @@ impl Contents {
             .presence
             .untold(now_ms.saturating_sub(ATTACHED_RENEW_MS), now_ms)
         {
-            let access = Access {
-                place: place.clone(),
-                caller: None,
-                writer: Writer::Anyone,
-                claimed: false,
-            };
+            let access = Access::daemon(place.clone());
             let told = self.change(&access, Admit::Unchecked, |draft| {
                 if !draft.head.is_terminated() && self.presence.attached(&place) > 0 {
                     (draft.head.attached, draft.head.detached_ms) = (true, None);
@@ -195,12 +190,7 @@ impl Contents {
         place: &RecordId,
         owner_status: OwnerStatus,
     ) -> Result<Option<Why>, Error> {
-        let access = Access {
-            place: place.clone(),
-            caller: None,
-            writer: Writer::Anyone,
-            claimed: false,
-        };
+        let access = Access::daemon(place.clone());
         loop {
             let swept = self.change(&access, Admit::Unchecked, |draft| {
                 self.look_after(draft, place, owner_status)
@@ -390,12 +380,7 @@ impl Contents {
         if !is_session(place) {
             return Ok(None);
         }
-        let access = Access {
-            place: place.clone(),
-            caller: None,
-            writer: Writer::Anyone,
-            claimed: false,
-        };
+        let access = Access::daemon(place.clone());
         let seen = self.look_quietly(&access, Admit::Unchecked, &[], |draft| {
             let streams = streams::rows(draft, None, usize::MAX)?;
             let stream =
@@ -534,12 +519,7 @@ impl Contents {
     }
 
     async fn end_if_unused(&self, place: &RecordId, older_than_ms: u64) -> Result<bool, Error> {
-        let access = Access {
-            place: place.clone(),
-            caller: None,
-            writer: Writer::Anyone,
-            claimed: false,
-        };
+        let access = Access::daemon(place.clone());
         let ended = self.change(&access, Admit::Unchecked, |draft| {
             let is_unused = self.is_unused(place, &draft.head, older_than_ms);
             if is_unused {

@@ -240,6 +240,12 @@ impl Contents {
     ) -> Result<Session, Error> {
         request.status.as_ref().map_or(Ok(()), check_status)?;
         check_metadata(request.metadata.as_ref())?;
+        // How a server is is nothing that anybody would miss.
+        let keeps = request.metadata.is_some() || request.lifetimes != Lifetimes::default();
+        let access = &Access {
+            keeps,
+            ..access.clone()
+        };
         self.change(access, Admit::Living, |draft| {
             if let Some(status) = &request.status {
                 draft.head.status = status.clone();

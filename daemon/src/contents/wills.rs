@@ -5,7 +5,7 @@ use mcp_sessiond_proto::{Error, Json, StreamId, TaskId};
 
 use super::head::{self, Head};
 use super::transaction::{Draft, Halt};
-use super::{Access, Admit, Contents, Writer, events, is_session, prune, streams, tasks};
+use super::{Access, Admit, Contents, events, is_session, prune, streams, tasks};
 use crate::storage::RecordId;
 
 /// Records that are asked for at once.
@@ -39,7 +39,7 @@ impl Contents {
     /// [`Error::Unavailable`]; [`Error::UnknownSession`] if the session has ended;
     /// [`Error::QuotaExceeded`].
     pub async fn apply_will(&self, will: &Recorded) -> Result<bool, Error> {
-        let access = Access::unchecked(will.place.clone());
+        let access = Access::daemon(will.place.clone());
         let done = self
             .change(&access, Admit::Unchecked, |draft| apply(draft, will))
             .await?;
@@ -76,7 +76,7 @@ impl Contents {
     }
 
     async fn wills_of(&self, place: RecordId) -> Result<Vec<Recorded>, Error> {
-        let access = Access::unchecked(place.clone());
+        let access = Access::daemon(place.clone());
         let rows = self.look_quietly(&access, Admit::Unchecked, &[], |draft| {
             Ok((streams::rows(draft, None, usize::MAX)?, tasks::all(draft)?))
         });
@@ -96,18 +96,6 @@ impl Contents {
             author,
         };
         Ok(of_streams.chain(of_tasks).map(recorded).collect())
-    }
-}
-
-impl Access {
-    /// Of the daemon itself.
-    fn unchecked(place: RecordId) -> Self {
-        Self {
-            place,
-            caller: None,
-            writer: Writer::Anyone,
-            claimed: false,
-        }
     }
 }
 

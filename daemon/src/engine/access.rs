@@ -21,13 +21,15 @@ struct Leased {
 }
 
 impl Lease for Leased {
-    fn check(&self) -> Result<(), Error> {
+    fn check(&self, keeps: bool) -> Result<(), Error> {
         let epoch = self.epoch.ok_or_else(|| Error::InvalidArgument {
             sentence: "a host's session is changed under a lease: `epoch` says under which".into(),
         })?;
         self.engine.tell(|registry| {
             registry.check(&self.session, epoch)?;
-            registry.touch(&self.session);
+            if keeps {
+                registry.touch(&self.session);
+            }
             Ok(())
         })
     }
@@ -91,6 +93,7 @@ impl Engine {
             caller: of.caller.clone(),
             writer,
             claimed,
+            keeps: true,
         }
     }
 

@@ -25,7 +25,7 @@ use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Json, SessionId};
 use mcp_sessiond_registry::Wants;
 
 use super::Daemon;
-use crate::contents::{Access, Of, Writer};
+use crate::contents::{Access, Of};
 use crate::engine::Instances;
 use crate::parts::Teller;
 use crate::storage::RecordId;
@@ -671,12 +671,7 @@ impl Drop for Connection {
         };
         for place in attached {
             let daemon = self.daemon.clone();
-            let access = Access {
-                place,
-                caller: None,
-                writer: Writer::Anyone,
-                claimed: false,
-            };
+            let access = Access::daemon(place);
             runtime.spawn(async move {
                 if let Err(error) = daemon.contents.detach(&access).await {
                     tracing::debug!(%error, "could not note that a client has gone");

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use mcp_sessiond_tests::{Client, Daemon, Log, World, until};
 use serde_json::{Value, json};
 
-use super::{all, small, write_down};
+use super::{all, small, tools, write_down};
 use crate::world;
 
 /// One that hangs, one that refuses, one that nobody listens for, and one that works.
@@ -175,4 +175,35 @@ fn a_program_that_is_not_there_is_no_loss() {
     let seen: Value = serde_json::from_str(&text(&world, &["status", "--json"])).expect("JSON");
     assert_eq!(seen["lost"], json!([]), "{seen}");
     assert!(!daemon.log().text().contains("begins afresh"));
+}
+
+/// A host that starts its list twice drops one of the two. That the daemon was told how its servers
+/// are is nothing that anybody has kept, so the twin ends, and the other is found again.
+#[test]
+fn a_twin_whose_servers_are_only_ready_costs_the_other_nothing() {
+    let world = world("claim_wait_ms = 50\n[backends]\ncloses = 1000\n");
+    let _daemon = world.daemon();
+    write_down(&world, &[("small", small(&world))]);
+    let start = || Client::connected_as("claude-ai", world.front(&all(&world, &[])));
+    let mut servers = [(); 2].map(|()| start());
+    for server in &mut servers {
+        assert!(!tools(server).is_empty());
+    }
+    until("the daemon has heard of both that they are ready", || {
+        let seen: Value =
+            serde_json::from_str(&text(&world, &["debug", "sessions", "--json"])).expect("JSON");
+        let is_ready = |session: &&Value| session["status"]["parts"][0]["is"] == "ready";
+        let ready = seen.as_array()?.iter().filter(is_ready).count();
+        (ready == 2).then_some(())
+    });
+    let [mut used, mut twin] = servers;
+    assert_eq!((used.count(), used.count()), (1, 2));
+    twin.pipe.close();
+    twin.pipe.wait();
+    world.wait_backends(1);
+    used.pipe.close();
+    used.pipe.wait();
+    let mut used = start();
+    assert_eq!(used.count(), 3);
+    assert_eq!(world.backends().len(), 1);
 }

@@ -238,7 +238,7 @@ struct Double {
 }
 
 impl Lease for Double {
-    fn check(&self) -> Result<(), Error> {
+    fn check(&self, _keeps: bool) -> Result<(), Error> {
         if self.stale.load(Ordering::Relaxed) {
             Err(Error::LeaseEnded)
         } else {
