@@ -7,7 +7,7 @@ from drivers import Peer
 import over_http
 from harness import INSTALLED, number, until
 
-NAME, PACKAGE = "Codex", ("npm", "@openai/codex", "0.169.0")
+NAME, PACKAGE = "Codex", ("npm", "@openai/codex", "0.171.0")
 CODEX = INSTALLED / "codex" / "node_modules" / ".bin" / "codex"
 
 
