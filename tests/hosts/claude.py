@@ -236,12 +236,14 @@ class Sharing(Session):
 
 def shared(world):
     """Two hosts and one shared entry: one server. Then one of the hosts is killed, and comes back."""
+    # With `--all` this writes a file, too, whose entry is not shared.
+    own = world.wrapped()
     command, *rest = world.server()
     entry = {"command": command, "args": rest, "shared": True}
     world.config_path.with_name("servers.json").write_text(json.dumps({"mcpServers": {"counter": entry}}))
-    own = world.wrapped()
+    wrapped = own if "--all" in own else [*own[:own.index("wrap") + 1], "@counter"]
     env = environment(world)
-    code, said = world.finish([CLAUDE, "mcp", "add", "counter", "--", *own[:own.index("wrap") + 1], "@counter"], env=env)
+    code, said = world.finish([CLAUDE, "mcp", "add", "counter", "--", *wrapped], env=env)
     world.check("`claude mcp add NAME -- CMD` takes the wrapped command", code == 0, said)
     first, second = Sharing(world, env), Sharing(world, env)
     first.ask("one")
