@@ -1,9 +1,10 @@
 //! The asynchronous runtime of a process: of one thread, which gives memory back when it next goes
 //! to sleep.
 //!
-//! Program text is let go of last of all before that, in the hook of a thread that parks. A task
-//! that did it by itself would have its way out, through every future that is polled once more,
-//! read in again at once: five times as much as the way from the hook to `epoll_wait`.
+//! To let go of program text is the last thing that a process does before it sleeps: the runtime does
+//! it in the hook of its thread that parks. If a task did it, every future would still be polled once
+//! more before the sleep, and their text would be read in again. That is five times as much as what
+//! leads from the hook to `epoll_wait`.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -240,7 +240,7 @@ impl Contents {
     ) -> Result<Session, Error> {
         request.status.as_ref().map_or(Ok(()), check_status)?;
         check_metadata(request.metadata.as_ref())?;
-        // How a server is is nothing that anybody would miss.
+        // A status says how a server is. Nobody would miss that: it is no use of the session.
         let keeps = request.metadata.is_some() || request.lifetimes != Lifetimes::default();
         let access = &Access {
             keeps,

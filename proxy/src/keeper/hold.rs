@@ -346,7 +346,9 @@ impl Keeper {
     }
 
     /// Gives the front and the backend their next lines, if they can take one. Most lines are taken
-    /// at once: then the loop need not go round once more for each.
+    /// at once: then the loop need not go round once more for each. What a front was handed and does
+    /// not read before it goes is lost, and counted: that is little, so many lines are handed out at
+    /// a time, and [no more](PendingFrames::is_full).
     fn hand_out(&mut self) {
         // One that ends looks after each line whether it was the last.
         let rounds = if self.ending.is_some() { 1 } else { AT_ONCE };
