@@ -8,6 +8,7 @@ import time
 from drivers import Terminal
 from harness import INSTALLED, PROGRAM, number, start_of, until
 import over_http
+import subagents
 
 NAME, PACKAGE = "Claude Code", ("npm", "@anthropic-ai/claude-code", os.environ.get("CLAUDE_VERSION", "2.1.332"))
 CLAUDE = INSTALLED / "claude" / "node_modules" / ".bin" / "claude"
@@ -101,8 +102,8 @@ def offered(world, prompt):
 class Session(Terminal):
     """An interactive session. `entry` is the server that it is ready with."""
 
-    def __init__(self, world, env, entry="counter", tools="mcp__counter__count"):
-        super().__init__(world, [CLAUDE, "--allowedTools", tools], env)
+    def __init__(self, world, env, entry="counter", tools="mcp__counter__count", more=()):
+        super().__init__(world, [CLAUDE, "--allowedTools", tools, *more], env)
         self.world, self.entry = world, entry
         # It shows its prompt before its servers are there.
         world.check("it shows its prompt", self.shows("shift+tab to cycle", "? for shortcuts", seconds=60), self.text()[-300:])
@@ -315,6 +316,19 @@ def set_up(world):
     world.check("`setup --undo` gives the entry back", code == 0 and entry(file.read_bytes()) == entry(before), (code, said))
 
 
+def helping(world, command):
+    """With a subagent that brings the counter as its own server."""
+    env = environment(world)
+    agents = world.project / ".claude" / "agents"
+    agents.mkdir(parents=True, exist_ok=True)
+    server = json.dumps({"type": "stdio", "command": command[0], "args": command[1:]})
+    (agents / "helper.md").write_text(f"---\nname: helper\ndescription: Counts.\nmcpServers:\n  - counter: {server}\n---\nYou count.\n")
+    return lambda steps: world.finish([CLAUDE, "-p", f"STEPS: {steps}", "--allowedTools", "mcp__counter__count", "Agent"], env=env)
+
+
+DELEGATING = ("Agent", lambda prompt: {"description": "count", "subagent_type": "helper", "prompt": prompt})
+
+
 def results(world, *prompts):
     return [text for prompt in prompts for text in world.api.results(prompt)]
 
@@ -344,5 +358,6 @@ def observed(world):
 
 OVER_HTTP = over_http.Host(added_url, Session, deletes=False, is_modern=True)
 SCENARIOS = [print_mode, lazy, killed("front"), killed("daemon"), killed("front", "daemon"), interactive_reconnect, interactive_kills,
-             clear, keeper_lost, two_hosts, shared, six_in_a_row, project_scope, set_up, *over_http.scenarios(OVER_HTTP)]
-OBSERVED = [observed, over_http.observed(OVER_HTTP)]
+             clear, keeper_lost, two_hosts, shared, six_in_a_row, project_scope, set_up,
+             *subagents.scenarios(helping, *DELEGATING, too_soon=0.3), *over_http.scenarios(OVER_HTTP)]
+OBSERVED = [observed, subagents.observed(helping, *DELEGATING), over_http.observed(OVER_HTTP)]

@@ -101,7 +101,7 @@ class Peer:
                     if "method" not in message:
                         self.answers[message["id"]] = message
                     elif "id" in message:
-                        self.write({"id": message["id"], "result": self.on_request(message["method"], message["params"])})
+                        self.write({"jsonrpc": "2.0", "id": message["id"], "result": self.on_request(message["method"], message["params"])})
                     else:
                         self.told.append(message)
                 self.arrived.notify_all()

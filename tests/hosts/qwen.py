@@ -4,6 +4,7 @@ import json
 
 import conversations
 import prompts
+import subagents
 from harness import INSTALLED
 
 NAME, PACKAGE = "Qwen Code", ("npm", "@qwen-code/qwen-code", "0.24.4")
@@ -27,6 +28,25 @@ def run(world, steps):
     return world.finish([QWEN, "--yolo", "-p", f"STEPS: {steps}"], env=env)
 
 
+def helping(world, command):
+    """With a subagent that brings the counter as its own server."""
+    home = world.home / f"helping-{len(list(world.home.iterdir()))}"
+    home.mkdir()
+    env = configured(world, home, command)
+    world.api.calls["count"] = ("count", {})
+    settings = home / ".qwen" / "settings.json"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "mcpServers": {}}))
+    agents = world.project / ".qwen" / "agents"
+    agents.mkdir(parents=True, exist_ok=True)
+    server = json.dumps({"command": command[0], "args": command[1:], "trust": True})
+    (agents / "helper.md").write_text(f"---\nname: helper\ndescription: Counts.\nmcpServers:\n  counter: {server}\n---\nYou count.\n")
+    return lambda steps: world.finish([QWEN, "--yolo", "-p", f"STEPS: {steps}"], env=env)
+
+
+# In the background, which is the default, it closes them at its own end.
+DELEGATING = ("agent", lambda prompt: {"description": "count", "subagent_type": "helper", "prompt": prompt, "run_in_background": False})
+
+
 class Acp(conversations.Acp):
     """One `qwen --acp`, which has one server for all its sessions."""
 
@@ -39,5 +59,5 @@ class Acp(conversations.Acp):
 
 # It starts a killed server again within a turn, and that is resumed, so not every front has a server of its own.
 STORIES = [conversations.one_after_the_other, conversations.without_pause, conversations.at_once, conversations.daemon_killed]
-SCENARIOS = [*prompts.scenarios(run, restarts=True), *conversations.scenarios(Acp, STORIES)]
-OBSERVED = []
+SCENARIOS = [*prompts.scenarios(run, restarts=True), *conversations.scenarios(Acp, STORIES), *subagents.scenarios(helping, *DELEGATING, gaps=(1.5,), at_once=False)]
+OBSERVED = [subagents.observed(helping, *DELEGATING)]
