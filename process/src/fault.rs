@@ -84,6 +84,20 @@ pub fn patience() -> Option<Duration> {
     value.parse().ok().map(Duration::from_millis)
 }
 
+/// The variable that says how often a keeper without a front looks whether its socket is in place,
+/// in ms.
+pub const LOOK_VARIABLE: &str = "MCP_SESSIOND_LOOK_MS";
+
+/// What the environment says of that. Without the feature `fault-points` it is not asked.
+pub fn look() -> Option<Duration> {
+    let value = if cfg!(feature = "fault-points") {
+        std::env::var(LOOK_VARIABLE).ok()?
+    } else {
+        return None;
+    };
+    value.parse().ok().map(Duration::from_millis)
+}
+
 /// The variable that has `status -w` panic at the key `P`.
 pub const PANIC_VARIABLE: &str = "MCP_SESSIOND_PANIC";
 

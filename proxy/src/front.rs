@@ -95,7 +95,32 @@ pub(crate) enum Way<'a> {
     Through(Box<dyn Fn(KeeperConnector, GivenMask) -> Box<dyn Connector> + 'a>),
     /// By something that ends the process, or says why the server can't be kept; then it has taken
     /// nothing from the lines but what it has answered.
-    Instead(for<'b> fn(FrontSetup<'b>, &'b mut KeeperConnector) -> LocalBoxFuture<'b, Instead>),
+    Instead(InsteadFn),
+}
+
+/// What is asked of it, again and again.
+type InsteadFn = for<'b> fn(FrontSetup<'b>, &'b mut KeeperConnector) -> LocalBoxFuture<'b, Instead>;
+
+/// A way to a backend, with the connector that it is made of.
+enum Reaching {
+    Through(Box<dyn Connector>),
+    Instead(InsteadFn, Box<KeeperConnector>),
+}
+
+impl Reaching {
+    fn connector(&mut self) -> &mut dyn Connector {
+        match self {
+            Self::Through(connector) => &mut **connector,
+            Self::Instead(_, connector) => &mut **connector,
+        }
+    }
+
+    fn into_connector(self) -> Box<dyn Connector> {
+        match self {
+            Self::Through(connector) => connector,
+            Self::Instead(_, connector) => connector,
+        }
+    }
 }
 
 /// What comes of it.
@@ -302,59 +327,64 @@ impl Start<'_> {
         };
         connector.set_client(self.claim.client.clone());
         let session = connector.session();
-        let (mut connector, connected): (Box<dyn Connector>, _) = match way {
-            Way::Through(way) => {
-                let first = lines.whole_line().unwrap_or(lines.buffered());
-                let hello = Hello {
-                    first: Some(Bytes::copy_from_slice(first)),
-                    initialize: None,
-                };
-                let mut connector = way(connector, *self.mask);
-                let connected =
-                    connect_first(&mut *connector, &hello, self.settings.keeper_wait).await;
-                (connector, connected)
-            }
-            Way::Instead(instead) => {
-                let begun = FrontSetup {
-                    options: self.options.clone(),
-                    claim: self.claim.clone(),
-                    program,
-                    settings: self.settings,
-                    mask: *self.mask,
-                    leaver,
-                    input,
-                    lines,
-                };
-                match instead(begun, &mut connector).await? {
-                    Ok(never) => match never {},
-                    Err(why) => (Box::new(connector), Err(why)),
-                }
-            }
+        let mut reaching = match way {
+            Way::Through(way) => Reaching::Through(way(connector, *self.mask)),
+            Way::Instead(instead) => Reaching::Instead(*instead, Box::new(connector)),
         };
-        let start = match connected {
-            Ok(connected) => drive::Start::Connected(connected, None),
-            // Somebody else has what the user has named, or the keeper lives and does not answer. It
-            // is waited for.
-            Err(NoBackend::Taken(_) | NoBackend::Stalled(_)) => drive::Start::Waiting(None),
-            Err(NoBackend::NoProgram { code, sentence }) => {
-                // Another front of this host would wait for the lease.
-                connector.release().await;
-                return Ok(Attempt::Failed(StartError { code, sentence }));
-            }
-            Err(why) => match connector.without_keeper(&why) {
-                WithoutKeeper::RunUnkept(_name) => {
-                    return self.run_unkept(&why, leaver, lines, input);
+        let start = loop {
+            let connected = match &mut reaching {
+                Reaching::Through(connector) => {
+                    let first = lines.whole_line().unwrap_or(lines.buffered());
+                    let hello = Hello {
+                        first: Some(Bytes::copy_from_slice(first)),
+                        initialize: None,
+                    };
+                    connect_first(&mut **connector, &hello, self.settings.keeper_wait).await
                 }
-                WithoutKeeper::Wait(sentence) => {
-                    print(&sentence);
-                    drive::Start::Waiting(None)
+                Reaching::Instead(instead, connector) => {
+                    let begun = FrontSetup {
+                        options: self.options.clone(),
+                        claim: self.claim.clone(),
+                        program,
+                        settings: self.settings,
+                        mask: *self.mask,
+                        leaver,
+                        input,
+                        lines,
+                    };
+                    match instead(begun, connector).await? {
+                        Ok(never) => match never {},
+                        Err(why) => Err(why),
+                    }
                 }
-                WithoutKeeper::Refuse(sentence) => {
-                    print(&sentence);
-                    drive::Start::Waiting(Some(sentence))
+            };
+            break match connected {
+                Ok(connected) => drive::Start::Connected(connected, None),
+                // Somebody else has what the user has named, or the keeper lives and does not
+                // answer. It is waited for.
+                Err(NoBackend::Taken(_) | NoBackend::Stalled(_)) => drive::Start::Waiting(None),
+                Err(NoBackend::NoProgram { code, sentence }) => {
+                    // Another front of this host would wait for the lease.
+                    reaching.connector().release().await;
+                    return Ok(Attempt::Failed(StartError { code, sentence }));
                 }
-            },
+                Err(why) => match reaching.connector().without_keeper(&why) {
+                    WithoutKeeper::ClaimAgain => continue,
+                    WithoutKeeper::RunUnkept(_name) => {
+                        return self.run_unkept(&why, leaver, lines, input);
+                    }
+                    WithoutKeeper::Wait(sentence) => {
+                        print(&sentence);
+                        drive::Start::Waiting(None)
+                    }
+                    WithoutKeeper::Refuse(sentence) => {
+                        print(&sentence);
+                        drive::Start::Waiting(Some(sentence))
+                    }
+                },
+            };
         };
+        let connector = reaching.into_connector();
         Ok(Attempt::Kept(Box::new(Kept {
             connector,
             start,

@@ -1,6 +1,7 @@
 //! A directory, and everything that runs in it.
 
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -398,9 +399,41 @@ impl World {
     }
 }
 
+impl World {
+    /// Ends the keepers of this world, with their servers: nobody comes back for these. They are not
+    /// waited for.
+    fn end_keepers(&self) {
+        let directory = [
+            b"MCP_SESSIOND_DIR=",
+            self.directory().as_os_str().as_bytes(),
+        ]
+        .concat();
+        let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        for pid in pids {
+            let words = |what: &str| std::fs::read(format!("/proc/{pid}/{what}"));
+            let is_keeper = words("cmdline")
+                .is_ok_and(|line| line.split(|byte| *byte == 0).nth(1) == Some(b"keep".as_slice()));
+            let is_ours = || {
+                words("environ").is_ok_and(|variables| {
+                    variables
+                        .split(|byte| *byte == 0)
+                        .any(|variable| variable == directory)
+                })
+            };
+            if is_keeper && is_ours() {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+                // A test may have stopped it.
+                let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
+            }
+        }
+    }
+}
+
 impl Drop for World {
     fn drop(&mut self) {
         let _ = self.signal_daemon();
+        self.end_keepers();
         if std::thread::panicking() {
             let detached =
                 std::fs::read_to_string(self.directory().join("daemon.log")).unwrap_or_default();

@@ -36,7 +36,7 @@ pub use mcp_sessiond_bundle::{Receipt, WAITING};
 use mcp_sessiond_client::{ClaimRequest, Control, Options, Start};
 use mcp_sessiond_proto::sessions::SessionRef;
 use mcp_sessiond_proto::types::LeaseRef;
-use mcp_sessiond_proto::{BackendName, Claimed, paths};
+use mcp_sessiond_proto::{BackendName, Claimed};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
@@ -49,11 +49,10 @@ use crate::front_settings::FrontSettings;
 use crate::memory::forbid_core_dumps;
 use crate::notices::{note_unkept, print, print_claim, print_lost_members};
 use crate::program::Program;
-use crate::server::connector::NoBackend;
+use crate::server::connector::{NoBackend, WithoutKeeper};
 use crate::server::keeper_connector::{KeeperConnector, SessionCalls};
 use crate::server::remote::{RemoteServer, StoreUsers};
 use crate::server::shared::Shared;
-use crate::server::without_daemon;
 use crate::signals::{ENDING, GivenMask};
 use crate::stderr::{NamedStderr, Stderr};
 use answer_memory::AnswerMemory;
@@ -179,14 +178,33 @@ pub fn run(
     })
 }
 
-/// Why the servers must not be run unkept although the session could not be claimed: they are kept,
-/// and the daemon hangs.
-fn daemon_to_wait_for(why: &NoBackend) -> Option<String> {
-    match (why, paths::directory()) {
-        (NoBackend::NoSession(None, _) | NoBackend::Passing(_), Ok(directory)) => {
-            without_daemon::list_waits(&directory)
+/// Claims the session, and waits for a daemon that hangs while it has servers of the list. None: the
+/// host has left meanwhile.
+fn claim_or_leave(
+    runtime: &tokio::runtime::Runtime,
+    mut connector: KeeperConnector,
+    front: &PipeFront,
+    settings: FrontSettings,
+) -> Option<Result<(KeeperConnector, Claimed), NoBackend>> {
+    let mut has_said_to_wait = false;
+    loop {
+        let until = Instant::now() + settings.keeper_wait;
+        let why = match runtime.block_on(connector.claim(until)) {
+            Ok(claimed) => return Some(Ok((connector, claimed))),
+            Err(why) => why,
+        };
+        match connector.list_without_keepers(&why) {
+            WithoutKeeper::ClaimAgain => {}
+            WithoutKeeper::RunUnkept(_) | WithoutKeeper::Refuse(_) => return Some(Err(why)),
+            WithoutKeeper::Wait(sentence) if has_said_to_wait => drop(sentence),
+            WithoutKeeper::Wait(sentence) => {
+                print(&sentence);
+                has_said_to_wait = true;
+            }
         }
-        _ => None,
+        if *front.leave.borrow() {
+            return None;
+        }
     }
 }
 
@@ -212,29 +230,13 @@ fn serve_host(
         title: None,
     };
     claim.program = Some(DISPLAY_NAME.to_owned());
-    let mut has_said_to_wait = false;
-    let claimed = loop {
-        let claiming = async {
-            let (options, claim) = (options.clone(), claim.clone());
-            let mut connector =
-                KeeperConnector::new(options, claim, program.clone(), mask, front_settings)?;
-            let claimed = connector
-                .claim(Instant::now() + front_settings.keeper_wait)
-                .await?;
-            Ok((connector, claimed))
-        };
-        let claimed = runtime.block_on(claiming);
-        let waits_for = claimed.as_ref().err().and_then(daemon_to_wait_for);
-        let Some(sentence) = waits_for else {
-            break claimed;
-        };
-        if !has_said_to_wait {
-            print(&sentence);
-            has_said_to_wait = true;
-        }
-        if *front.leave.borrow() {
-            return Ok(ExitCode::SUCCESS);
-        }
+    let (to, own) = (options.clone(), claim.clone());
+    let claimed = match KeeperConnector::new(to, own, program, mask, front_settings) {
+        Ok(connector) => match claim_or_leave(runtime, connector, &front, front_settings) {
+            Some(claimed) => claimed,
+            None => return Ok(ExitCode::SUCCESS),
+        },
+        Err(why) => Err(why),
     };
     let (unkept, claimed) = match claimed {
         Ok((connector, claimed)) => {

@@ -590,6 +590,7 @@ fn unreachable<'a>(why: &NoBackend, sentence: &'a str) -> Unreachable<'a> {
         | NoBackend::NoProgram { .. }
         | NoBackend::BadEntry(_)
         | NoBackend::Passing(_)
+        | NoBackend::Unanswered(_)
         | NoBackend::Ending(_)
         | NoBackend::Closed { .. } => Unreachable::Passing(sentence),
     }

@@ -27,25 +27,28 @@ pub(super) async fn take_name(
     mut connector: KeeperConnector,
     wait: Duration,
 ) -> Option<StartError> {
-    let until = Instant::now() + wait;
     let refused = |why: String| {
         Some(StartError {
             code: TEMPORARY,
             sentence: format!("{WHY}; that needs a server of its own, and {why}"),
         })
     };
-    match connector.claim(until).await {
-        Ok(_) => {}
-        Err(NoBackend::Taken(why)) => return refused(why),
-        Err(why) => match connector.without_keeper(&why) {
-            WithoutKeeper::RunUnkept(lock) => {
-                // Until this process exits.
-                std::mem::forget(lock);
-                return None;
-            }
-            WithoutKeeper::Wait(why) | WithoutKeeper::Refuse(why) => return refused(why),
-        },
-    }
+    let until = loop {
+        let until = Instant::now() + wait;
+        match connector.claim(until).await {
+            Ok(_) => break until,
+            Err(NoBackend::Taken(why)) => return refused(why),
+            Err(why) => match connector.without_keeper(&why) {
+                WithoutKeeper::ClaimAgain => {}
+                WithoutKeeper::RunUnkept(lock) => {
+                    // Until this process exits.
+                    std::mem::forget(lock);
+                    return None;
+                }
+                WithoutKeeper::Wait(why) | WithoutKeeper::Refuse(why) => return refused(why),
+            },
+        }
+    };
     if let Some(why) = connector.taken_without_daemon() {
         return refused(why);
     }

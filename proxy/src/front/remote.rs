@@ -17,7 +17,7 @@ use crate::front_settings::FrontSettings;
 use crate::memory::forbid_core_dumps;
 use crate::notices::{note_unkept, print, print_claim};
 use crate::program::Program;
-use crate::server::connector::{NoBackend, connect_unkept};
+use crate::server::connector::{NoBackend, WithoutKeeper, connect_unkept};
 use crate::server::facts::ServerFacts;
 use crate::server::keeper_connector::KeeperConnector;
 use crate::server::remote::{RemoteServer, ResumeStore};
@@ -72,10 +72,16 @@ fn serve_host(
     let claimed = runtime.block_on(async {
         let keeper = KeeperConnector::new(options.clone(), claim, program, mask, settings);
         let mut connector = keeper?;
-        let claimed = connector
-            .claim(Instant::now() + settings.keeper_wait)
-            .await?;
-        Ok::<_, NoBackend>((connector, claimed))
+        loop {
+            let until = Instant::now() + settings.keeper_wait;
+            match connector.claim(until).await {
+                Ok(claimed) => return Ok::<_, NoBackend>((connector, claimed)),
+                Err(why) => match connector.list_without_keepers(&why) {
+                    WithoutKeeper::ClaimAgain => {}
+                    _ => return Err(why),
+                },
+            }
+        }
     });
     let stderr = Stderr::new()?;
     let named = NamedStderr::of_one(stderr.clone());

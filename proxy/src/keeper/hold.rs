@@ -19,7 +19,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use mcp_sessiond_client::Control;
 use mcp_sessiond_process::socket::Listener;
-use mcp_sessiond_process::{PinnedProcess, ProcessId};
+use mcp_sessiond_process::{PinnedProcess, ProcessId, fault};
 use mcp_sessiond_proto::backends::frame::{Frame, Kind};
 use mcp_sessiond_proto::backends::{Counts, Kept};
 use mcp_sessiond_proto::{Epoch, Resume};
@@ -63,6 +63,10 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// `stop_wait_ms`, make up how long the daemon waits before it kills a keeper.
 const LAST_LINES_WAIT: Duration = Duration::from_secs(1);
 
+/// How often a keeper without a front looks whether its socket is still in place, and its directory
+/// with it. Where that is gone, no front finds it any more.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
 /// A keeper that has registered, and whose backend runs.
 pub struct Keeper {
     pub(super) context: Arc<KeeperContext>,
@@ -87,6 +91,9 @@ pub struct Keeper {
     began: Instant,
     /// When the latest front attached or left.
     pub(super) since: Instant,
+    /// How often it looks at its socket while it has no front, and when it has looked last.
+    look_every: Duration,
+    looked: Instant,
     /// Whether the latest front said that it leaves, after its host had begun a conversation.
     closed: bool,
     /// Whether a signal has ended the latest front.
@@ -215,6 +222,8 @@ impl Keeper {
             sharing: None,
             began: now,
             since: now,
+            look_every: fault::look().unwrap_or(LOOK_EVERY),
+            looked: now,
             closed: false,
             signalled: false,
             resume: Resume::Always,
@@ -321,8 +330,13 @@ impl Keeper {
                     placed.unlink();
                 }
                 self.begin_end(why);
-            } else if left && self.ending.is_none() && !placed.is_in_place() {
-                self.begin_end(End::SocketGone);
+            } else if (left || self.look_due().is_some_and(|due| due <= Instant::now()))
+                && self.ending.is_none()
+            {
+                self.looked = Instant::now();
+                if !placed.is_in_place() {
+                    self.begin_end(End::SocketGone);
+                }
             }
             // Wait for the answers that come in time.
             if let Some((why, _)) = self.ending
@@ -427,8 +441,13 @@ impl Keeper {
             .as_ref()
             .and_then(|backend| backend.closed_since)
             .map(|since| since + SETTLED);
-        let due = [relay, lonely, mute, self.trim_at];
+        let due = [relay, lonely, mute, self.trim_at, self.look_due()];
         due.into_iter().flatten().min()
+    }
+
+    /// When to look next whether the socket is in place. With a front: when that leaves.
+    fn look_due(&self) -> Option<Instant> {
+        self.is_alone().then_some(self.looked + self.look_every)
     }
 
     /// How long the backend stays without a front. That depends on whether there was one, and how

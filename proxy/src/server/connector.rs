@@ -44,6 +44,10 @@ pub enum NoBackend {
     /// Something was lost on the way. The next attempt may go better.
     #[error("{0}")]
     Passing(String),
+    /// The daemon has not answered in time, or only that it can't for now. Whether there is a server
+    /// is not known.
+    #[error("{0}")]
+    Unanswered(String),
     /// A former server of this one is still being taken down.
     #[error("{0}")]
     Ending(String),
@@ -74,6 +78,8 @@ impl From<NoBackend> for Failure {
 /// What a front may do that can have no keeper.
 #[derive(Debug)]
 pub enum WithoutKeeper {
+    /// Claim again: the daemon did not answer the claim, and can answer another one.
+    ClaimAgain,
     /// Run the server without keeping it. The name that it has is this process's until this is
     /// dropped.
     RunUnkept(Option<NameLock>),
@@ -186,7 +192,9 @@ pub(crate) async fn connect_first(
                 until = (Instant::now() + wait).min(began + ATTACH_WAIT);
                 why
             }
-            Err(why @ (NoBackend::Passing(_) | NoBackend::Stalled(_))) => why,
+            Err(
+                why @ (NoBackend::Passing(_) | NoBackend::Unanswered(_) | NoBackend::Stalled(_)),
+            ) => why,
             connected => return connected,
         };
         if Instant::now() + pause >= until {

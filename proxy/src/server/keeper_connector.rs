@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use mcp_sessiond_client::{CALL_TIMEOUT, Control, Error, Options, Outcome, SessionError};
+use mcp_sessiond_client::{
+    CALL_TIMEOUT, ConnectError, Control, Error, Options, Outcome, SessionError,
+};
 use mcp_sessiond_process::{self as process, executable};
 use mcp_sessiond_proto::backends::{
     Attach, Backend, KeeperReply, KeeperRequest, StopReason, StopRequest,
@@ -68,6 +70,8 @@ pub struct KeeperConnector {
     silence: Option<Silence>,
     /// A claim was begun whose answer is not known.
     is_claiming: bool,
+    /// A claim without an answer was repeated, and had none either so far.
+    is_repeated: bool,
     /// Another connector has claimed the session, and gives it up.
     is_member: bool,
     /// The keeper that is being started, and the one that was, as long as this front has not attached
@@ -126,6 +130,7 @@ impl KeeperConnector {
             lease,
             silence: None,
             is_claiming: false,
+            is_repeated: false,
             is_member: false,
             starting: None,
             unattached: None,
@@ -221,7 +226,7 @@ impl KeeperConnector {
         claim: ClaimRequest,
         until: Instant,
     ) -> Result<Claimed, NoBackend> {
-        let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
+        let late = |_| NoBackend::Unanswered("the daemon did not answer in time".to_owned());
         let claim = ClaimRequest {
             // A first claim that is answered later would give a lease to a front that has given up.
             wait_ms: (!self.has_claimed).then(|| wait_ms(self.wait)).flatten(),
@@ -240,6 +245,23 @@ impl KeeperConnector {
         };
         *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
         Ok(claimed)
+    }
+
+    /// What the front of a list may do that could not claim its session, for this reason.
+    pub(crate) fn list_without_keepers(&mut self, why: &NoBackend) -> WithoutKeeper {
+        let may = match why {
+            NoBackend::NoSession(None, _) | NoBackend::Passing(_) | NoBackend::Unanswered(_) => {
+                without_daemon::decide_list(&self.directory, why, self.is_repeated)
+            }
+            _ => WithoutKeeper::RunUnkept(None),
+        };
+        self.note_decision(&may);
+        may
+    }
+
+    fn note_decision(&mut self, may: &WithoutKeeper) {
+        self.holds |= matches!(may, WithoutKeeper::Wait(_));
+        self.is_repeated |= matches!(may, WithoutKeeper::ClaimAgain);
     }
 
     /// Whether the session was ever claimed: only at its first claim does the daemon read what this
@@ -371,8 +393,13 @@ impl KeeperConnector {
         }
     }
 
+    /// A keeper was reached.
+    pub(crate) fn reached(&mut self) {
+        self.refusing = None;
+    }
+
     /// Whether this keeper has refused this front for so long that it will go on to do so.
-    fn refuses_for_long(&mut self, keeper: KeeperName) -> bool {
+    pub(crate) fn refuses_for_long(&mut self, keeper: KeeperName) -> bool {
         let patience = self.wait * REFUSING_PART.0 / REFUSING_PART.1;
         match self.refusing {
             Some((refusing, since)) if refusing == keeper => since.elapsed() >= patience,
@@ -420,7 +447,11 @@ impl KeeperConnector {
     }
 
     /// The same for a keeper whose session another process has claimed.
-    pub(crate) async fn end_hung(&mut self, keeper: KeeperName) -> NoBackend {
+    pub(crate) async fn end_keeper_of_others(
+        &mut self,
+        keeper: KeeperName,
+        why: StopReason,
+    ) -> NoBackend {
         let mut after = None;
         loop {
             let found = self.control.call(|connection, context| {
@@ -435,8 +466,7 @@ impl KeeperConnector {
             };
             if let Some(backend) = found.iter().find(|backend| backend.keeper == keeper) {
                 let lease = lease_of(backend.session.clone());
-                let reason = StopReason::KeeperHung(keeper);
-                return self.end_keeper(&lease, keeper, reason).await;
+                return self.end_keeper(&lease, keeper, why).await;
             }
             match found.last() {
                 Some(last) => after = Some(last.session.clone()),
@@ -505,17 +535,22 @@ impl KeeperConnector {
             epoch: claimed.epoch,
         };
         // As long as a former backend is being ended, the daemon is asked again and again.
-        let ending = |_| NoBackend::Ending("the previous server is still being ended".to_owned());
-        let found = timeout_at(until.into(), self.find_backend(&lease))
-            .await
-            .map_err(ending)?;
-        let found = found.map_err(|error| match error {
-            SessionError::Refused(error @ Error::Unavailable { .. }) => {
-                NoBackend::Ending(error.to_string())
+        let found = timeout_at(until.into(), self.find_backend(&lease)).await;
+        let found = match found {
+            Ok(found) => found.map_err(|error| match error {
+                SessionError::Refused(error @ Error::Unavailable { .. }) => {
+                    NoBackend::Ending(error.to_string())
+                }
+                SessionError::Refused(error) => NoBackend::Passing(error.to_string()),
+                error => Self::no_session(error),
+            })?,
+            // It may also be that the daemon does not answer.
+            Err(_) => {
+                let why = "the previous server is still being ended".to_owned();
+                return Err(NoBackend::Ending(why));
             }
-            SessionError::Refused(error) => NoBackend::Passing(error.to_string()),
-            error => Self::no_session(error),
-        })?;
+        };
+        self.is_repeated = false;
         Ok((claimed, found))
     }
 
@@ -548,6 +583,11 @@ impl KeeperConnector {
             SessionError::Refused(
                 error @ (Error::QuotaExceeded { .. } | Error::NoVerifiedHost { .. }),
             ) => NoBackend::NoSession(Some(error), sentence),
+            SessionError::NoAnswer(_)
+            | SessionError::Connect(ConnectError::Timeout { .. })
+            | SessionError::Refused(Error::Unavailable { .. } | Error::OutcomeUnknown { .. }) => {
+                NoBackend::Unanswered(sentence)
+            }
             SessionError::Connect(_) => NoBackend::NoSession(None, sentence),
             _ => NoBackend::Passing(sentence),
         }
@@ -736,11 +776,11 @@ impl Connector for KeeperConnector {
         Box::pin(async move {
             let initialize = hello.initialize.as_ref();
             match self.claim_and_attach(initialize, until).await {
-                Err(NoBackend::NoSession(None, why) | NoBackend::Passing(why))
-                    if self.holds && !self.has_claimed =>
-                {
-                    Err(NoBackend::Stalled(why))
-                }
+                Err(
+                    NoBackend::NoSession(None, why)
+                    | NoBackend::Passing(why)
+                    | NoBackend::Unanswered(why),
+                ) if self.holds && !self.has_claimed => Err(NoBackend::Stalled(why)),
                 attached => attached.map(Box::new).map(Connected::Keeper),
             }
         })
@@ -769,14 +809,17 @@ impl Connector for KeeperConnector {
 
     fn without_keeper(&mut self, why: &NoBackend) -> WithoutKeeper {
         let may = match why {
-            NoBackend::NoSession(None, _) | NoBackend::Passing(_) => {
-                let home = self.home.as_deref();
-                without_daemon::decide(&self.directory, &self.claim, &self.program, home)
+            NoBackend::NoSession(None, _)
+            | NoBackend::Passing(_)
+            | NoBackend::Unanswered(_)
+            | NoBackend::Ending(_) => {
+                let (claimed, home) = ((why, self.is_repeated), self.home.as_deref());
+                without_daemon::decide(&self.directory, &self.claim, claimed, &self.program, home)
             }
             // The daemon has answered.
             _ => WithoutKeeper::RunUnkept(None),
         };
-        self.holds |= matches!(may, WithoutKeeper::Wait(_));
+        self.note_decision(&may);
         may
     }
 }

@@ -15,7 +15,7 @@ use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::hello::{Codec, Hello, HelloError, greet_blocking};
 use mcp_sessiond_proto::{KeeperName, Label, paths};
 
-use super::connector::{NameLock, WithoutKeeper};
+use super::connector::{NameLock, NoBackend, WithoutKeeper};
 use crate::keeper::dial::{Dialled, connected, dial_for, keeper_of};
 use crate::program::Program;
 
@@ -33,17 +33,31 @@ enum Daemon {
     Answers,
 }
 
-/// What the front of this server may do, after it could not claim its session.
+/// Looks whether there is a daemon now. Once: if it were looked again for what follows, a daemon
+/// that goes on in between would count as one that has answered the claim. None: a claim that had no
+/// answer is to be made again, since a daemon can answer it now, or can be started.
+fn daemon_after(directory: &Path, why: &NoBackend, is_repeated: bool) -> Option<Daemon> {
+    let daemon = daemon_of(directory);
+    let is_answered = !matches!(why, NoBackend::Unanswered(_));
+    (daemon == Daemon::Hangs || is_answered || is_repeated).then_some(daemon)
+}
+
+/// What the front of this server may do, after it could not claim its session for this reason.
+/// `is_repeated`: it has claimed again already.
 pub(crate) fn decide(
     directory: &Path,
     claim: &ClaimRequest,
+    (why, is_repeated): (&NoBackend, bool),
     program: &Program,
     home: Option<&Path>,
 ) -> WithoutKeeper {
-    let daemon = daemon_of(directory);
+    let Some(daemon) = daemon_after(directory, why, is_repeated) else {
+        return WithoutKeeper::ClaimAgain;
+    };
+    let is_answered = !matches!(why, NoBackend::Unanswered(_));
     match &claim.named {
         // It holds the name's lease, or has heard why it does not.
-        Some(_) if daemon == Daemon::Answers => WithoutKeeper::RunUnkept(None),
+        Some(_) if daemon == Daemon::Answers && is_answered => WithoutKeeper::RunUnkept(None),
         Some(named) => decide_named(directory, &named.name, daemon),
         None if daemon != Daemon::Hangs => WithoutKeeper::RunUnkept(None),
         None => match keepers(directory).find(|keeper| fits(directory, *keeper, program, home)) {
@@ -53,11 +67,13 @@ pub(crate) fn decide(
     }
 }
 
-/// Why the front of a list has to wait for the daemon: it hangs, and servers of a list are kept for
-/// this process's host. None: it need not.
-pub(crate) fn list_waits(directory: &Path) -> Option<String> {
-    if daemon_of(directory) != Daemon::Hangs {
-        return None;
+/// The same for the front of a list. It waits for a daemon that hangs if servers of a list are kept
+/// for this process's host.
+pub(crate) fn decide_list(directory: &Path, why: &NoBackend, is_repeated: bool) -> WithoutKeeper {
+    match daemon_after(directory, why, is_repeated) {
+        None => return WithoutKeeper::ClaimAgain,
+        Some(Daemon::Hangs) => {}
+        Some(Daemon::Absent | Daemon::Answers) => return WithoutKeeper::RunUnkept(None),
     }
     let is_member = |keeper: &KeeperName| {
         let options = keeper_of(directory, *keeper)
@@ -68,8 +84,10 @@ pub(crate) fn list_waits(directory: &Path) -> Option<String> {
             value_of(&options, "--backend").is_some() && value_of(&options, "--service").is_none()
         }) && may_be_ours(directory, *keeper)
     };
-    let keeper = keepers(directory).find(is_member)?;
-    Some(kept_sentence(directory, keeper))
+    match keepers(directory).find(is_member) {
+        Some(keeper) => WithoutKeeper::Wait(kept_sentence(directory, keeper)),
+        None => WithoutKeeper::RunUnkept(None),
+    }
 }
 
 fn decide_named(directory: &Path, name: &Label, daemon: Daemon) -> WithoutKeeper {
@@ -101,6 +119,9 @@ fn decide_named(directory: &Path, name: &Label, daemon: Daemon) -> WithoutKeeper
         is_its.then(|| process.id().pid)
     });
     match kept {
+        Some(pid) if daemon == Daemon::Answers => WithoutKeeper::Refuse(format!(
+            "`{shown}` is kept by process {pid}, and the daemon does not say whether it is free; the wrapper keeps trying; `mcp-sessiond doctor` says more"
+        )),
         Some(pid) => WithoutKeeper::Refuse(format!(
             "`{shown}` is kept by process {pid}, and can't be reached without a daemon; the wrapper keeps trying; `mcp-sessiond doctor` says why no daemon runs"
         )),

@@ -276,3 +276,24 @@ fn a_keeper_that_hangs_is_ended_and_a_fresh_server_is_shared() {
         client.pipe.errors.wait(BEGINS_AFRESH);
     }
 }
+
+/// Its keeper can't be found by its socket any more, and has the session.
+#[test]
+fn a_keeper_whose_socket_is_gone_is_ended_for_the_next_host() {
+    let world = sharing();
+    let _daemon = world.daemon();
+    let mut one = connect(&world);
+    let backend = world.backend();
+    let first = pid(&mut one);
+    std::fs::remove_file(backend.socket()).expect("it is ours");
+    let words = world.wrapping(&[], &["@crowd".to_owned()]);
+    let wait = [("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "1000")];
+    let mut other = Client::new(world.front_with(&words, &wait));
+    greet(&mut other, &able(), "2025-06-18");
+    let second = pid(&mut other);
+    assert_ne!(second, first);
+    gone(backend.keeper);
+    assert_eq!(pid(&mut one), second);
+    let said = other.pipe.errors.text();
+    assert!(!said.contains("--take"), "{said}");
+}

@@ -375,6 +375,78 @@ fn none_is_started_beside(world: &World, words: &[String]) {
     assert_eq!(servers(world), [server]);
 }
 
+/// The daemon hangs for as long as a front waits for the answer to its claim, and goes on while the
+/// front finds out why there was none: that is no answer. Each round is another moment in between.
+#[track_caller]
+fn one_server_however_long_the_daemon_hangs(world: &World, words: &[String]) {
+    let daemon = world.daemon();
+    let wait = [("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "300")];
+    let mut client = Client::connected(world.front_with(words, &wait));
+    assert_eq!(client.count(), 1);
+    let server = world.backend().pid();
+    for (round, hangs_ms) in (1..).zip([310, 330, 450, 600, 800, 1_000, 1_200, 1_280]) {
+        world.backend().cut_off(&mut client.pipe);
+        daemon.signal(Signal::SIGSTOP);
+        client = Client::new(world.front_with(words, &wait));
+        let asked = client.begin_initialize("test");
+        let goes_on = goes_on_after(daemon.pid(), Duration::from_millis(hangs_ms));
+        let answer = client.initialized(asked);
+        goes_on.join().expect("it went on");
+        if answer.get("error").is_some() {
+            until("it is there", || {
+                client.initialize().get("result").is_some().then_some(())
+            });
+        }
+        assert_eq!(client.count(), round + 1, "after {hangs_ms} ms");
+        assert_eq!(servers(world), [server], "after {hangs_ms} ms");
+    }
+}
+
+#[test]
+fn a_wrapped_server_is_one_however_long_the_daemon_hangs() {
+    let world = keeping("");
+    one_server_however_long_the_daemon_hangs(&world, &wrapped(&world, &tiny(&world)));
+}
+
+#[test]
+fn a_lazy_server_is_one_however_long_the_daemon_hangs() {
+    let world = keeping("");
+    let words = world.wrapping(&["--lazy"], &tiny(&world));
+    one_server_however_long_the_daemon_hangs(&world, &words);
+}
+
+#[test]
+fn a_named_server_is_one_however_long_the_daemon_hangs() {
+    let world = keeping("");
+    let words = world.wrapping(&["--name", "page"], &tiny(&world));
+    one_server_however_long_the_daemon_hangs(&world, &words);
+}
+
+#[test]
+fn a_server_of_the_file_is_one_however_long_the_daemon_hangs() {
+    let world = keeping("");
+    several::write_down(&world, &[("only", several::small(&world))]);
+    let words = wrapped(&world, &["@only".to_owned()]);
+    one_server_however_long_the_daemon_hangs(&world, &words);
+}
+
+#[test]
+fn a_server_of_a_list_is_one_however_long_the_daemon_hangs() {
+    let world = keeping("");
+    several::write_down(&world, &[("only", several::small(&world))]);
+    one_server_however_long_the_daemon_hangs(&world, &several::all(&world, &[]));
+}
+
+#[test]
+fn a_shared_server_is_one_however_long_the_daemon_hangs() {
+    let world = keeping("");
+    let mut entry = several::small(&world);
+    entry["shared"] = true.into();
+    several::write_down(&world, &[("only", entry)]);
+    let words = wrapped(&world, &["@only".to_owned()]);
+    one_server_however_long_the_daemon_hangs(&world, &words);
+}
+
 /// The server of another directory is another one.
 #[test]
 fn while_the_daemon_hangs_a_server_that_is_not_kept_is_run_as_it_is() {

@@ -3,11 +3,12 @@
 
 use std::fs;
 
+use mcp_sessiond_process::fault::LOOK_VARIABLE;
 use mcp_sessiond_tests::{Client, Front, World, gone, lives, signal};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::{close, connect, gate, keeping, odd};
+use super::{close, connect, gate, keeping, odd, tiny};
 
 /// A process that a server has started.
 struct Started {
@@ -111,4 +112,53 @@ fn what_nobody_can_come_back_to_gets_sigterm_at_once() {
     backend.ended();
     started.iter().for_each(Started::ended);
     assert_eq!(fs::read_to_string(told).ok().as_deref(), Some("SIGTERM"));
+}
+
+/// A server with a name waits 8 hours for a host, which could not find it.
+#[test]
+fn a_keeper_whose_directory_is_gone_ends_with_its_server() {
+    let world = keeping("");
+    let mut daemon = world.daemon();
+    let words = world.wrapping(&["--name", "page"], &tiny(&world));
+    let mut client = Client::connected(world.front_with(&words, &[(LOOK_VARIABLE, "50")]));
+    assert_eq!(client.count(), 1);
+    let backend = world.backend();
+    let server = backend.pid();
+    backend.cut_off(&mut client.pipe);
+    daemon.kill();
+    fs::remove_dir_all(world.directory()).expect("it is ours");
+    gone(backend.keeper);
+    gone(server);
+}
+
+/// One with a host that works goes on until the host leaves.
+#[test]
+fn a_keeper_whose_directory_is_gone_goes_on_while_its_front_is_there() {
+    let world = keeping("");
+    let mut daemon = world.daemon();
+    let words = world.wrapping(&["--name", "page"], &tiny(&world));
+    let mut client = Client::connected(world.front_with(&words, &[(LOOK_VARIABLE, "50")]));
+    assert_eq!(client.count(), 1);
+    let backend = world.backend();
+    daemon.kill();
+    fs::remove_dir_all(world.directory()).expect("it is ours");
+    // It would have looked by now, which nothing tells.
+    assert_eq!((2..60).map(|_| client.count()).last(), Some(59));
+    assert!(lives(backend.keeper));
+    client.pipe.kill();
+    gone(backend.keeper);
+}
+
+/// Nobody comes back for them.
+#[test]
+fn keepers_end_with_the_world_of_a_test() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let mut client = connect(&world, &tiny(&world));
+    assert_eq!(client.count(), 1);
+    let backend = world.backend();
+    backend.cut_off(&mut client.pipe);
+    signal(backend.keeper, Signal::SIGSTOP);
+    drop(world);
+    gone(backend.keeper);
 }

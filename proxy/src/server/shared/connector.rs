@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use mcp_sessiond_client::Outcome;
 use mcp_sessiond_process::{self as process, Health, HealthWatch, executable};
 use mcp_sessiond_proto::backends::frame::{FrameBuffer, Kind};
-use mcp_sessiond_proto::backends::{Join, KeeperReply, KeeperRequest};
+use mcp_sessiond_proto::backends::{Join, KeeperReply, KeeperRequest, StopReason};
 use mcp_sessiond_proto::paths;
 use tokio::time::sleep;
 
@@ -143,10 +143,19 @@ impl SharedConnector {
                     Report::NoProgram { code, sentence } => {
                         return Err(NoBackend::NoProgram { code, sentence });
                     }
-                    // Another front starts it, or a former one is about to end.
-                    Report::NoLease(sentence)
-                    | Report::NoSession(sentence)
-                    | Report::Failed(sentence) => why = sentence,
+                    // Another front starts it, or a former one is about to end; or it lives, and its
+                    // socket is gone.
+                    Report::NoLease(sentence) => {
+                        why = sentence;
+                        let keeper = self.shared.keeper();
+                        if let Some(keeper) =
+                            keeper.filter(|keeper| self.own_server.refuses_for_long(*keeper))
+                        {
+                            let reason = StopReason::KeeperUnreachable(keeper);
+                            self.own_server.end_keeper_of_others(keeper, reason).await;
+                        }
+                    }
+                    Report::NoSession(sentence) | Report::Failed(sentence) => why = sentence,
                 }
             }
             if began.elapsed() >= START {
@@ -187,6 +196,7 @@ impl SharedConnector {
                 reply: KeeperReply::Joining { session },
             }) => {
                 self.silence = None;
+                self.own_server.reached();
                 let watch = self.own_server.watch_of(directory, keeper, SERVER, session);
                 let joined = joined(stream, frames, line.clone(), watch).await;
                 return Ok(joined.unwrap_or(Answer::Absent));
@@ -202,7 +212,10 @@ impl SharedConnector {
             _ => self.silence = None,
         }
         match why {
-            DialError::Hung => Err(self.own_server.end_hung(keeper).await),
+            DialError::Hung => {
+                let reason = StopReason::KeeperHung(keeper);
+                Err(self.own_server.end_keeper_of_others(keeper, reason).await)
+            }
             DialError::Hello(_) | DialError::Answer | DialError::Refused(_) => Ok(Answer::Own(
                 "another server or another version has its socket".to_owned(),
             )),
