@@ -10,7 +10,7 @@ import time
 
 from harness import start_of
 from ledgers.connections import Call, Http, Stdio, discover
-from ledgers.world import ENTRIES, World
+from ledgers.world import ENTRIES, OF_HOST, ROWS, World
 
 # What is killed by each kind of fault, where it is that simple. `front` is `serve` over HTTP.
 KILLS = {
@@ -18,11 +18,18 @@ KILLS = {
     "front+keeper": ["front", "keeper"], "front+server": ["front", "server"], "daemon+keeper": ["daemon", "keeper"],
     "daemon+server": ["daemon", "server"], "all three": ["front", "daemon", "keeper"],
 }
-# Beside those: the keeper is stopped and goes on; the host closes and comes back; front and server or keeper are killed, and then comes a
-# process that only probes, or one that is killed while it connects.
-OTHERS = ["stop", "close", "probe", "claim"]
-# `serve` has no front that claims.
-KINDS = {entry: [*KILLS, *OTHERS] for entry in ENTRIES} | {"serve": [*KILLS, "stop", "close"]}
+# Beside those: the keeper is stopped and goes on; the host closes and comes back, at once or when the conversation has surely ended; front and server
+# or keeper are killed, and then comes a process that only probes, or one that is killed while it connects; the daemon hangs while the host comes
+# back; two daemons follow each other after the records were deleted; what the servers are started from is edited before the front is killed; the user
+# says `restart` or `stop` between two connections; sockets are deleted, and the front is killed.
+OTHERS = ["stop", "close", "leave", "probe", "claim", "hang", "records", "edit", "restart", "halt", "sockets"]
+# `serve` has no front that claims; a shared server has another host, and nobody edits it.
+KINDS = {entry: [*KILLS, *OTHERS] for entry in ENTRIES} | {
+    "serve": [*KILLS, "stop", "close", "hang", "records"], "shared": [*KILLS, "stop", "close", "leave", "probe", "claim", "hang", "records"]}
+# Those by which a host leaves in an orderly way, and those that may end a server that nobody has killed.
+CLOSES = ["close", "leave"]
+MAY_END = {"edit": re.compile(r"edited|has changed|differs|was changed|another command"), "sockets": re.compile(r"afresh|fresh|socket|hang|reach"),
+           "records": re.compile(r"records|afresh"), "restart": re.compile(r"restart|stopped|was asked"), "halt": re.compile(r"stop")}
 WHEN = ["between", "begun", "sent"]
 # Wrong: an answer, or a count, of another call or server. Silent: a fresh server that no line names by its reason. Unnamed: a line names the reason,
 # and not which of several servers it is. Again: a loss of an earlier fault is told once more, or only now. Resumed: a fresh server is said to be the former
@@ -34,9 +41,13 @@ FAULTS, WORLDS = 12, 4
 PATIENCE, LINE = 60, 3
 # Seconds in which the front that has told a loss confirms it.
 CONFIRMED = 0.2
+# What a front says where the host's row, or that there is none, has ended the server.
+RULE = re.compile(r"--resume|conversation|closed|begins afresh")
+# Seconds from a close in which the host reconnects for sure, and after which it surely does not.
+AGAIN, LEFT = 0.7, 1.3
 LOSS = re.compile(r"the server has ended \(|begins afresh|the keeper of the server had ended|has ended; this is a fresh server")
-# The standard error of the other host.
-OTHER = "other.err"
+# The standard error of the other host, and what its calls were refused with.
+OTHER = ["other.err", "other-refusals"]
 RESUMED = "resumed the server that has been running"
 # What names each cause.
 REASONS = {
@@ -57,7 +68,8 @@ class Campaign:
 
     def __init__(self, seed, entry, number, faults, kept, tell):
         self.entry, self.faults, self.kept, self.tell = entry, faults, kept, tell
-        self.title = f"seed {seed}, {entry} {number}"
+        self.row = list(ROWS)[number % len(ROWS)]
+        self.title = f"seed {seed}, {entry} {number} ({self.row})"
         self.chance = random.Random(f"{seed} {entry} {number}")
         self.counts, self.remarks = {}, {}
         self.number, self.kind, self.when, self.fronts, self.keys, self.is_bad = 0, "start", "", 0, 0, False
@@ -67,11 +79,27 @@ class Campaign:
         self.judged, self.read, self.doubled = {}, {}, set()
         # The connection of another host, where a server is shared.
         self.other = None
+        # The connection of each conversation, and the conversation that the fault concerns. Which places the lines of each are in.
+        self.hosts, self.conversation, self.places = {}, "", {}
+        # Servers whose host was told once that they end with their connection. When the host has left, and how long it was away.
+        self.rule_told, self.left_at, self.away = set(), None, 0.0
 
     def bad(self, what, why):
         self.is_bad = True
         self.counts.setdefault(self.kind, dict.fromkeys(["faults", *BAD], 0))[what] += 1
         self.tell(f"{self.title}, fault {self.number} ({self.kind}, {self.when}): {what}: {why}")
+
+    @property
+    def host(self):
+        return self.hosts[self.conversation]
+
+    @host.setter
+    def host(self, connection):
+        self.hosts[self.conversation] = connection
+
+    def of(self, conversation):
+        """The servers of a conversation."""
+        return [name for name in self.world.names if name[1:] == conversation]
 
     def remark(self, what):
         self.remarks[what] = self.remarks.get(what, 0) + 1
@@ -80,15 +108,16 @@ class Campaign:
         print(f"{time.monotonic():.3f} {self.number}", *words, file=self.log, flush=True)
 
     async def run(self):
-        self.world = World(self.entry, self.chance.choice(["refuses", "refuses", "answers", "exits"]))
+        self.world = World(self.entry, self.chance.choice(["refuses", "refuses", "answers", "exits"]), self.row)
         self.log = open(self.world.root / "faults.log", "w")
         self.note(self.title, self.world.temper)
         try:
             if self.entry == "serve":
                 await self.world.start_serve()
-            await self.connect()
+            for self.conversation in self.world.conversations:
+                await self.connect()
             if self.entry == "shared":
-                self.other = Stdio(self.world, self.bad, self.world.root / OTHER, self.world.other_command)
+                self.other = Stdio(self.world, self.bad, self.world.root / OTHER[0], self.world.other_command)
                 await self.other.start(seconds=PATIENCE)
             await self.settle([])
             self.judge([], [])
@@ -108,18 +137,26 @@ class Campaign:
     def connection(self, reads=True):
         self.fronts += 1
         errors = self.world.root / f"{'front' if reads else 'probe'}-{self.fronts}.err"
-        return (Http if self.entry == "serve" else Stdio)(self.world, self.bad, errors)
+        self.places[errors.name] = self.conversation
+        if self.entry == "serve":
+            return Http(self.world, self.bad, errors)
+        names = {"KILLS_CONVERSATION": self.conversation} if self.conversation else {}
+        return Stdio(self.world, self.bad, errors, environment=names)
 
     async def connect(self):
         for _ in range(3):
             self.host = self.connection()
+            if self.left_at:
+                self.away, self.left_at = time.monotonic() - self.left_at, None
             if await self.host.start(probes=self.chance.random() < 0.5, seconds=PATIENCE):
                 return
         raise RuntimeError("a front ends before it has answered `initialize`")
 
-    def call(self, name):
+    def call(self, name, is_other=False):
         self.keys += 1
-        return Call(name, f"k{self.keys}")
+        place = OTHER[1] if is_other else f"refusals-{name[1:]}"
+        self.places[place] = name[1:]
+        return Call(name, f"k{self.keys}", self.world.refusals.setdefault(place, []))
 
     async def done(self, call):
         """Waits for the end of a call."""
@@ -133,9 +170,12 @@ class Campaign:
 
     async def fault(self):
         kind, world, chance = self.kind, self.world, self.chance
-        self.when = chance.choice(WHEN)
-        name, gate = chance.choice(world.names), world.root / f"gate-{self.number}"
+        self.when, self.conversation, self.away = chance.choice(WHEN), chance.choice(world.conversations), 0.0
+        name, gate = chance.choice(self.of(self.conversation)), world.root / f"gate-{self.number}"
+        if kind == "edit":
+            name = self.of(self.conversation)[0]
         self.note(kind, self.when, name)
+        former = {other: world.server(other) for other in world.names}
         call, self.was_cut = None, False
         if self.when != "between":
             call = self.host.begin(self.call(name), gate)
@@ -146,10 +186,23 @@ class Campaign:
         victims = KILLS.get(kind, [])
         if kind in ("probe", "claim"):
             victims = ["front", chance.choice(["server", "keeper"])]
-        if kind == "close":
-            await self.close(gate)
+        if kind in CLOSES:
+            await self.close(gate, 1.5 + chance.random() if kind == "leave" else 0)
         elif kind == "stop":
             await self.stop(name)
+        elif kind == "hang":
+            await self.hang()
+        elif kind == "records":
+            await self.lose_records()
+        elif kind in ("restart", "halt"):
+            await self.end(name, gate)
+        elif kind in ("edit", "sockets"):
+            if kind == "edit":
+                world.edit()
+            else:
+                self.delete_sockets()
+            await asyncio.sleep(chance.choice([0, 0, 0.3]))
+            await self.cut()
         else:
             await self.kill(victims, name)
         gate.touch()
@@ -157,9 +210,9 @@ class Campaign:
             await self.come_back(kind)
         if call:
             await self.done(call)
-        touched = [name] if {"server", "keeper"} & set(victims) else []
+        touched = [name] if {"server", "keeper"} & set(victims) or kind in MAY_END else []
         calls = await self.settle(touched)
-        await self.named(victims, name)
+        await self.named(victims, name, former)
         self.check(call, victims, touched)
         self.judge(calls, [call] if call else [])
 
@@ -176,6 +229,66 @@ class Campaign:
             world.serves.clear()
         await world.kill(pids)
         self.note("killed", victims, pids)
+
+    async def cut(self):
+        """The front is killed, and the host comes back."""
+        self.was_cut = True
+        await self.world.kill([self.host.process.pid])
+        await self.come_back("cut")
+
+    async def hang(self):
+        """The daemon is stopped for 2 to 4 s, in which the host comes back, where it has a front."""
+        pid, seconds = await self.world.daemon(), 2 + 2 * self.chance.random()
+        os.kill(pid, signal.SIGSTOP)
+        waking = asyncio.get_running_loop().call_later(seconds, os.kill, pid, signal.SIGCONT)
+        self.note("the daemon hangs for", f"{seconds:.2f}", "s")
+        try:
+            if self.entry == "serve":
+                await self.done(self.host.begin(self.call("a")))
+            else:
+                await self.cut()
+            await asyncio.sleep(max(0, waking.when() - asyncio.get_running_loop().time()))
+        finally:
+            if waking.when() > asyncio.get_running_loop().time():
+                waking.cancel()
+                if start_of(pid):
+                    os.kill(pid, signal.SIGCONT)
+
+    async def lose_records(self):
+        """The records are deleted, and the daemon after that ends, too, before the host comes back."""
+        world = self.world
+        await world.kill([await world.daemon()])
+        for path in world.run.glob("sessions.db*"):
+            path.unlink(missing_ok=True)
+        await world.kill([await world.daemon()])
+        if self.entry != "serve":
+            await self.cut()
+
+    async def end(self, name, gate):
+        """The host leaves, and before it is back its user ends the server."""
+        if self.chance.random() < 0.5:
+            gate.touch()
+        closes = self.chance.random() < 0.5
+        if closes:
+            self.left_at = time.monotonic()
+            if not await self.host.close():
+                self.bad("hung", "the front has not ended with its input")
+        else:
+            self.was_cut = True
+            await self.world.kill([self.host.process.pid])
+            await self.host.gone()
+        gate.touch()
+        pid = self.world.server(name)
+        code, said = await self.world.say("restart" if self.kind == "restart" else "stop", str(pid)) if pid else (None, "")
+        self.note("closed" if closes else "cut", self.kind, pid, code, said)
+        self.was_ended = code == 0
+        await self.connect()
+
+    def delete_sockets(self):
+        for path in [*self.world.run.rglob("*")]:
+            if path.is_socket() and self.chance.random() < 0.7:
+                self.note("deletes", path.name)
+                path.unlink()
 
     async def come_back(self, kind):
         """The host connects again, on a new process."""
@@ -204,16 +317,19 @@ class Campaign:
             await asking
         await self.connect()
 
-    async def close(self, gate):
+    async def close(self, gate, seconds):
+        """The host closes, and comes back after so long."""
         # What is under way may end before the connection does.
         if self.chance.random() < 0.5:
             gate.touch()
+        self.left_at = time.monotonic()
         if not await self.host.close():
             self.bad("hung", "the front has not ended with its input")
         gate.touch()
         if self.entry == "serve":
             # The next session is another one.
             self.judged = {name: len(self.world.starts(name)) + 1 for name in self.world.names}
+        await asyncio.sleep(seconds)
         await self.connect()
 
     async def stop(self, name):
@@ -240,10 +356,10 @@ class Campaign:
     async def settle(self, touched):
         """Calls each server until it answers. Only one that was touched may fail at first."""
         calls = []
-        for host, name in [*((self.host, name) for name in self.world.names), *([(self.other, "a")] if self.other else [])]:
+        for host, name in [*((self.hosts[name[1:]], name) for name in self.world.names), *([(self.other, "a")] if self.other else [])]:
             end = time.monotonic() + PATIENCE
             while time.monotonic() < end:
-                call = self.call(name)
+                call = self.call(name, host is self.other)
                 calls.append(call)
                 await self.done(host.begin(call))
                 if call.text is not None:
@@ -269,37 +385,74 @@ class Campaign:
         starts, ready = self.world.starts(name), {int(pid) for _, pid in self.world.ledger("ready")}
         return sum(1 for before, _ in list(zip(starts, starts[1:]))[max(self.judged.get(name, 1), 1) - 1:] if before in ready)
 
-    def unread(self, is_other=False):
-        """The lines that have come since the last fault, by where: to the host, or to the other one."""
-        return {place: lines[self.read.get(place, 0):] for place, lines in self.world.told().items() if (place == OTHER) == is_other}
+    def unread(self, is_other=False, conversation=None):
+        """The lines that have come since the last fault, by where: to the host, or to the other one. With a conversation those to this one."""
+        return {place: lines[self.read.get(place, 0):] for place, lines in self.world.told().items()
+                if (place in OTHER) == is_other and conversation in (None, self.places.get(place, conversation))}
 
     def losses(self, name, reason=None, is_other=False):
         """How many losses of this server the new lines tell, in the place that tells most."""
         counts = {}
-        for place, lines in self.unread(is_other).items():
-            where = "notifications" if place == "notifications" else "errors"
+        for place, lines in self.unread(is_other, name[1:]).items():
+            where = place.partition("-")[0]
             counts[where] = counts.get(where, 0) + sum(number for of, number, line in map(loss, lines)
-                                                       if number and of in (name, None) and (reason is None or reason.search(line)))
-        return max(counts.values())
+                                                       if number and of in (name[0], None) and (reason is None or reason.search(line)))
+        return max(counts.values(), default=0)
 
-    async def named(self, victims, name):
-        """Each fresh server of this fault has a line that names the cause."""
+    def rule(self, victims):
+        """Whether the host's row, or that there is none, has ended the servers of this conversation by this fault: None where that depends on how
+        fast this machine is."""
+        if self.entry not in OF_HOST or self.row == "always":
+            return False
+        has_left = "front" in victims or self.kind in CLOSES or self.was_cut or self.kind in ("restart", "halt")
+        if self.row == "none":
+            return has_left
+        if self.kind not in CLOSES and not self.away:
+            return False
+        return None if AGAIN <= self.away <= LEFT else self.away > LEFT
+
+    def says(self, name, reason):
+        """Whether a new line gives this reason."""
+        return any(reason.search(line) for lines in self.unread(conversation=name[1:]).values() for line in lines)
+
+    async def named(self, victims, name, former):
+        """Each fresh server of this fault has a line that names the cause, and the host's row is obeyed. `former`: the servers before."""
         cause = next((victim for victim in victims if victim in REASONS), None)
+        rule = self.rule(victims)
         for other in self.world.names:
-            fresh = self.fresh(other)
-            reason = REASONS.get(cause if other == name else None)
-            if not await self.until(lambda: self.losses(other, reason) >= fresh, LINE):
-                lines = [line for lines in self.unread().values() for line in lines]
+            fresh, is_mine = self.fresh(other), other[1:] == self.conversation
+            by_rule = rule if is_mine else False
+            if not await self.until(lambda: len(self.world.living(other)) <= 1, 2 * LINE):
+                self.bad("doubled", f"{other} runs {len(self.world.living(other))} times: {self.world.living(other)}")
+            if by_rule and not fresh and former[other] and former[other] == self.world.server(other):
+                self.bad("wrong", f"{other} goes on as {former[other]}, and this host's servers end with their connection ({self.away:.2f} s away)")
+                continue
+            if by_rule is None or by_rule:
+                # It would have ended in any case, and its host is told why once.
+                if fresh and not self.rule_told & {other} and not (cause and other == name):
+                    if not await self.until(lambda: any(RULE.search(line) for lines in self.unread(conversation=other[1:]).values() for line in lines), LINE):
+                        self.bad("silent", f"{other} ended with its connection, and no line says why: {self.unread(conversation=other[1:])}")
+                    self.rule_told.add(other)
+                continue
+            reason = REASONS.get(cause) if other == name and cause else MAY_END.get(self.kind) if is_mine else None
+            if not await self.until(lambda: self.losses(other, reason) >= fresh or fresh and self.kind in MAY_END and self.says(other, reason), LINE):
                 self.bad("silent", f"{fresh} fresh servers of {other} after a kill of {'+'.join(victims) or self.kind}, of which the lines name "
-                                   f"{self.losses(other, reason)}: {lines}")
-            if fresh and (other != name or cause is None):
+                                   f"{self.losses(other, reason)}: {self.unread()}")
+            may_end = is_mine and (other == name or self.kind in ("sockets", "records")) and self.kind in MAY_END
+            if fresh and not may_end and (other != name or cause is None):
                 self.bad("lost", f"{other} was started {fresh} times for no reason: {self.unread()}")
+        if rule is not False:
+            self.may_repeat = False
+            return await asyncio.sleep(CONFIRMED)
         fresh = self.fresh(name)
         if self.other and not await self.until(lambda: self.losses(name, REASONS.get(cause), is_other=True) >= fresh, LINE):
             self.bad("silent", f"{fresh} fresh servers of {name} after a kill of {'+'.join(victims)}, of which the lines to the other host name "
                                f"{self.losses(name, REASONS.get(cause), is_other=True)}: {self.unread(is_other=True)}")
-        lines = [line for lines in self.unread().values() for line in lines]
+        lines = [line for lines in self.unread(conversation=self.conversation).values() for line in lines]
         told = [one for one in map(loss, lines) if one[1]]
+        if self.kind in MAY_END:
+            self.may_repeat = False
+            return await asyncio.sleep(CONFIRMED)
         if told and not fresh:
             # A front that was killed before it had confirmed a loss changes nothing: the next one tells it again.
             if self.may_repeat and {"front", "daemon"} & set(victims) or self.may_repeat and self.was_cut:
@@ -311,7 +464,7 @@ class Campaign:
             await asyncio.sleep(CONFIRMED)
         if cause and not fresh:
             self.bad("lost", f"{name} was killed, and there is no other one")
-        if told and fresh and len(self.world.names) > 1 and not any(of == name for of, _, _ in told):
+        if told and fresh and len(self.world.tools) > 1 and not any(of == name[0] for of, _, _ in told):
             self.bad("unnamed", f"of {self.world.names} {name} is a fresh server, and the lines are {lines}")
         if fresh and self.entry == "serve":
             in_stream = any(loss(line)[1] for line in self.unread()["notifications"])
@@ -324,7 +477,7 @@ class Campaign:
         if self.kind in ("claim", "probe") or not self.fresh(name):
             # There the one that came first has started the server.
             return
-        for place, lines in self.unread().items():
+        for place, lines in self.unread(conversation=self.conversation).items():
             if place.startswith("front-") and place in self.read and "front" in victims:
                 # It was killed before there was a fresh server: a thread of its own has written late what it had to say of the former one.
                 continue
@@ -338,7 +491,7 @@ class Campaign:
         executed = sum(words[3] == call.key for words in self.world.ledger("call"))
         if call.outcome == "not_sent" and executed:
             self.bad("wrong", f"{call.key} was executed, and is said not to have been sent")
-        may_fail = touched or "front" in victims or self.kind == "close" or self.was_cut
+        may_fail = touched or "front" in victims or self.kind in CLOSES or self.was_cut
         if call.text is None and not may_fail:
             self.bad("lost", f"{call.key} under way: {call.error}")
         # A session that has ended refuses what comes after its end.
@@ -354,6 +507,7 @@ class Campaign:
         for call in [*calls, *under_way]:
             if call.text is not None and call.text.split() not in [[call.key, *entry] for entry in entries.get(call.key, [])]:
                 self.bad("wrong", f"{call.key} has the answer {call.text}, and the ledger {entries.get(call.key)}")
+            # Also that of another conversation has another name.
             if call.text is not None and call.name != call.text.split()[1]:
                 self.bad("wrong", f"{call.key} of {call.name} has the answer {call.text}")
         for key, made in entries.items():

@@ -17,7 +17,7 @@ from harness import HERE, INSTALLED, NODE, PROGRAM, until
 
 # The real servers behind it, and what runs `every_kind.py`.
 SERVERS_PACKAGE = ("npm", "@modelcontextprotocol/server-everything", "2026.8.31", "@modelcontextprotocol/server-memory", "2026.8.31")
-FASTMCP_PACKAGE = ("pypi", "fastmcp", "4.1.2")
+FASTMCP_PACKAGE = ("pypi", "fastmcp", "4.2.3")
 NEEDS = {"servers": SERVERS_PACKAGE, "fast_mcp": FASTMCP_PACKAGE}
 FASTMCP_PYTHON = INSTALLED / "fast_mcp" / "bin" / "python"
 SERVERS = INSTALLED / "servers" / "node_modules" / "@modelcontextprotocol"

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import threading
 import time
 
 from drivers import Terminal
@@ -263,6 +264,72 @@ def shared(world):
     world.check("still from one start", len(world.started()) == 1, world.started())
 
 
+def two_windows_by_name(world):
+    """Two sessions and one name: the second has a server of its own, which it finds again."""
+    env = added(world, wrap=["--name", "browser"])
+    first, second = Sharing(world, env), Sharing(world, env)
+    first.ask("one", "count count")
+    second.ask("two")
+    world.counts([1, 2], "one", "the first window has the name's server")
+    world.counts([1], "two", "the second window has one of its own")
+    world.kill("front")
+    first.reconnect()
+    second.reconnect()
+    first.ask("three")
+    second.ask("four")
+    world.counts([3], "three", "after SIGKILL of both fronts the first finds the name's server")
+    world.counts([2], "four", "and the second its own")
+    second.end()
+    world.lives(1, "the second window's server ends with it")
+    first.ask("five")
+    world.counts([4], "five", "the name's server goes on")
+    first.end()
+    third = Sharing(world, env)
+    third.ask("six")
+    world.counts([5], "six", "when the first window has gone, another one has the name's server")
+    third.end()
+
+
+def two_conversations(world):
+    """`/clear`, while a subagent of the former conversation still works: two conversations at once in one process. A server that this subagent has
+    started again gets the new conversation's id, and is nevertheless not that one's."""
+    def story(way, command):
+        env, fronts = environment(world), []
+        code, said = world.finish([CLAUDE, "mcp", "add", "--scope", "user", "counter", "--", *command], env=env)
+        world.check("`claude mcp add` takes the command", code == 0, said)
+        write_helper(world, command, "other")
+        agent, steps = f"{way}-agent", "other meet other"
+        world.api.calls |= {"other": ("other__count", {}), agent: (DELEGATING[0], DELEGATING[1](f"STEPS: {agent} {steps}"))}
+        meets = threading.Event()
+        world.api.hooks["meet"] = lambda: meets.wait(60)
+        more = ("--permission-mode", "default")
+        session = Session(world, env, tools="mcp__counter__count,mcp__other__count,Agent", more=more)
+        session.ask(f"{way}-one", f"count {agent}")
+        until(lambda: world.api.results(agent))
+        of = world.servers if way == "direct" else lambda: world.ours("wrap")
+        former = set(of())
+        # The subagent's spinner never rests.
+        session.send("/clear")
+        time.sleep(2)
+        session.reconnect()
+        session.ask(f"{way}-two")
+        fronts = [pid for pid in of() if pid in former]
+        world.check(f"{way}: the subagent's server is still there, and the conversation has another", len(fronts) == 1 and len(of()) == 2, (former, of()))
+        for pid in fronts:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: not any(pid in of() for pid in fronts))
+        meets.set()
+        until(lambda: agent in world.api.done, 60)
+        session.ask(f"{way}-three")
+        session.end()
+        return [[number(text) for text in world.api.results(name)] for name in (agent, f"{way}-two", f"{way}-three")]
+    direct = story("direct", world.server())
+    world.check("directly the subagent counts 1, and 1 after SIGKILL of its server", direct == [[1, 1], [1], [2]], direct)
+    wrapped = story("wrapped", world.wrapped())
+    world.check(f"wrapped they count as directly, {direct}", wrapped == direct, wrapped)
+    world.lives(0, "after the end of the host")
+
+
 def six_in_a_row(world):
     """`claude -p` six times, each as soon as the last one is gone, with a server that holds a lock and ignores the end of its input."""
     for way, command in (("directly", world.server), ("wrapped", world.wrapped)):
@@ -319,11 +386,15 @@ def set_up(world):
 def helping(world, command):
     """With a subagent that brings the counter as its own server."""
     env = environment(world)
+    write_helper(world, command, "counter")
+    return lambda steps: world.finish([CLAUDE, "-p", f"STEPS: {steps}", "--allowedTools", "mcp__counter__count", "Agent"], env=env)
+
+
+def write_helper(world, command, name):
     agents = world.project / ".claude" / "agents"
     agents.mkdir(parents=True, exist_ok=True)
     server = json.dumps({"type": "stdio", "command": command[0], "args": command[1:]})
-    (agents / "helper.md").write_text(f"---\nname: helper\ndescription: Counts.\nmcpServers:\n  - counter: {server}\n---\nYou count.\n")
-    return lambda steps: world.finish([CLAUDE, "-p", f"STEPS: {steps}", "--allowedTools", "mcp__counter__count", "Agent"], env=env)
+    (agents / "helper.md").write_text(f"---\nname: helper\ndescription: Counts.\nmcpServers:\n  - {name}: {server}\n---\nYou count.\n")
 
 
 DELEGATING = ("Agent", lambda prompt: {"description": "count", "subagent_type": "helper", "prompt": prompt})
@@ -358,6 +429,6 @@ def observed(world):
 
 OVER_HTTP = over_http.Host(added_url, Session, deletes=False, is_modern=True)
 SCENARIOS = [print_mode, lazy, killed("front"), killed("daemon"), killed("front", "daemon"), interactive_reconnect, interactive_kills,
-             clear, keeper_lost, two_hosts, shared, six_in_a_row, project_scope, set_up,
+             clear, keeper_lost, two_hosts, two_windows_by_name, two_conversations, shared, six_in_a_row, project_scope, set_up,
              *subagents.scenarios(helping, *DELEGATING, too_soon=0.3), *over_http.scenarios(OVER_HTTP)]
 OBSERVED = [observed, subagents.observed(helping, *DELEGATING), over_http.observed(OVER_HTTP)]

@@ -1,11 +1,13 @@
 """An MCP server on stdio that counts, and writes down all that its host does to it:
 
-    counter.py JOURNAL [--stubborn] [--progress] [--2026] [--temper TEMPER] [--lock FILE] [--rival FILE]
+    counter.py JOURNAL [--stubborn] [--progress] [--2026] [--temper TEMPER] [--lock FILE] [--rival FILE] [--says WORD] [--roots]
 
 Its tool `count` answers how often it was called in this process, and the pid: whoever meets the same server again sees the
 count go on. The journal gets a line of JSON for the start, each message, the end of input and each signal. A stubborn one
 outlives all of them but SIGKILL, so that the journal shows everything that a host tries. With `--progress` a call tells 1, 2 and
 3 as progress, if it names a token. In the middle a call waits while there is a file JOURNAL.hold.
+With `--says` the tool says that word, too. With `--roots` it asks for the roots behind `notifications/initialized`, and when they have changed, answers
+no call before it has them, and says the first one.
 With `--2026` it speaks MCP 2026-07-28, too. What it does with `server/discover` is its temper:
 
   refuses  answers -32601, as most servers do; without an option
@@ -34,6 +36,8 @@ journal = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 stubborn, tells_progress, is_2026 = (option in sys.argv for option in ("--stubborn", "--progress", "--2026"))
 lock, rival = (sys.argv[sys.argv.index(option) + 1] if option in sys.argv else None for option in ("--lock", "--rival"))
 temper = sys.argv[sys.argv.index("--temper") + 1] if "--temper" in sys.argv else "answers" if is_2026 else "refuses"
+word = sys.argv[sys.argv.index("--says") + 1] if "--says" in sys.argv else ""
+wants_roots = "--roots" in sys.argv
 speaks_2026 = temper in ("answers", "sticks")
 
 
@@ -72,6 +76,8 @@ if rival:
         named.write(str(os.getpid()))
 
 count = 0
+# The answer to the last question for the roots, how often it was asked, and calls that wait for it.
+root, asked, held_calls = "none", 0, []
 # The era of the first request, and whether the server has been initialised.
 era, initialized = None, False
 
@@ -111,7 +117,7 @@ def answer(method, params):
     if method == "tools/call":
         count += 1
         carry_out(params.get("_meta", {}).get("progressToken") if tells_progress else None)
-        return {"content": [{"type": "text", "text": f"count={count} pid={os.getpid()}"}]}
+        return {"content": [{"type": "text", "text": f"count={count} pid={os.getpid()}{f' says={word}' if word else ''}{f' root={root}' if wants_roots else ''}"}]}
     if method == "ping":
         return {}
     return None
@@ -138,9 +144,32 @@ def is_of_other_era(message):
     return temper == "sticks" and era != ("2026" if modern else "2025")
 
 
+def ask_for_roots(message):
+    """Asks for the roots where it is time, and takes the answer. Whether that was all of this message."""
+    global root, asked
+    method = message.get("method")
+    if method == "initialize":
+        root = None if "roots" in message["params"]["capabilities"] else "none"
+    if root != "none" and method in ("notifications/initialized", "notifications/roots/list_changed"):
+        root, asked = None, asked + 1
+        say({"id": f"roots-{asked}", "method": "roots/list"})
+    if message.get("id") == f"roots-{asked}" and "method" not in message:
+        roots = message.get("result", {}).get("roots", [])
+        root = roots[0]["uri"] if roots else "empty"
+        for held in held_calls:
+            say({"id": held["id"], "result": {**NEW, **answer("tools/call", held["params"])}})
+        held_calls.clear()
+    if root is None and method == "tools/call":
+        held_calls.append(message)
+        return True
+    return False
+
+
 while line := sys.stdin.readline():
     message = json.loads(line)
     note("message", message=message)
+    if wants_roots and ask_for_roots(message):
+        continue
     if "id" in message and "method" in message:
         if message["method"] == "server/discover" and withholds(message["id"]):
             continue

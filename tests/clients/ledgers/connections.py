@@ -11,15 +11,17 @@ VERSION = "2025-11-25"
 
 
 class Call:
-    """One call, and what became of it: `text`, or `error`; neither where its connection has ended before."""
+    """One call of the server `name`, and what became of it: `text`, or `error`; neither where its connection has ended before.
+    What it is refused with is added to `refusals`."""
 
-    def __init__(self, name, key):
-        self.name, self.key = name, key
+    def __init__(self, name, key, refusals):
+        self.name, self.key, self.refusals = name, key, refusals
         self.text, self.error, self.done = None, None, asyncio.Event()
 
     def answered(self, message):
         if "error" in message:
             self.error = message["error"]
+            self.refusals.append(self.error.get("message", ""))
         else:
             self.text = message["result"]["content"][0]["text"]
         self.done.set()
@@ -35,7 +37,7 @@ def request(number, method, params):
 
 def tool_call(number, call, gate):
     arguments = {"key": call.key, **({"gate": str(gate)} if gate else {})}
-    return request(number, "tools/call", {"name": f"work_{call.name}", "arguments": arguments})
+    return request(number, "tools/call", {"name": f"work_{call.name[0]}", "arguments": arguments})
 
 
 def initialize(number):
@@ -57,18 +59,19 @@ INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 class Stdio:
     """One front. Its ids begin with 1, as those of the connection before did. `bad(what, why)` is told what must not be; `errors` is the file
-    for its standard error, and `command` another command than the world's.
+    for its standard error, and `command` another command than the world's. `environment` is what the host gives this one beside the world's.
     """
 
-    def __init__(self, world, bad, errors, command=None):
+    def __init__(self, world, bad, errors, command=None, environment=()):
         self.world, self.bad, self.errors, self.command = world, bad, errors, command or world.command
+        self.environment = {**world.environment, **dict(environment)}
         self.last, self.waiting, self.calls, self.process = 0, {}, {}, None
 
     async def spawn(self):
         with open(self.errors, "ab") as log:
             self.process = await asyncio.create_subprocess_exec(
                 *self.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
-                env=self.world.environment, cwd=self.world.root, limit=2**24)
+                env=self.environment, cwd=self.world.root, limit=2**24)
         self.reading = asyncio.create_task(self._read())
         return self
 
@@ -166,12 +169,12 @@ class Http:
 
     async def start(self, probes=False, seconds=60):
         message = initialize(self._number())
-        answer = await asyncio.wait_for(self._exchange(message, Call("", "initialize")), seconds)
+        answer = await asyncio.wait_for(self._exchange(message, Call("", "initialize", [])), seconds)
         if not answer or "error" in answer:
             self.bad("lost", f"initialize: {answer}")
             return False
         await self._exchange(INITIALIZED, None)
-        await asyncio.wait_for(self._exchange(list_tools(self._number()), Call("", "tools/list")), seconds)
+        await asyncio.wait_for(self._exchange(list_tools(self._number()), Call("", "tools/list", [])), seconds)
         return True
 
     is_there = True

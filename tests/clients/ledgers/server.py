@@ -1,4 +1,6 @@
-"""A server on stdio that keeps a ledger of what it has executed: python3 -I -S server.py NAME LEDGER TEMPER
+"""A server on stdio that keeps a ledger of what it has executed: python3 -I -S server.py TOOL LEDGER TEMPER
+
+Its NAME is TOOL and the conversation for which it was started, if its host names one in KILLS_CONVERSATION.
 
 LEDGER gets a line for each thing, at once and whole:
 
@@ -6,7 +8,7 @@ LEDGER gets a line for each thing, at once and whole:
   ready NAME PID           it has answered `initialize`
   call NAME PID COUNT KEY  it has begun to execute the call KEY, as its COUNT-th one
 
-Its tool `work_NAME` answers `KEY NAME PID COUNT`, once the file `gate` is there, if it is given one. TEMPER is what it does with
+Its tool `work_TOOL` answers `KEY NAME PID COUNT`, once the file `gate` is there, if it is given one. TEMPER is what it does with
 `server/discover` before `initialize`: it `refuses` it, `answers` it, or `exits`.
 """
 
@@ -16,7 +18,8 @@ import sys
 import threading
 import time
 
-NAME, LEDGER, TEMPER = sys.argv[1:4]
+TOOL, LEDGER, TEMPER = sys.argv[1:4]
+NAME = TOOL + os.environ.get("KILLS_CONVERSATION", "")
 PID = os.getpid()
 ledger = os.open(LEDGER, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 writing = threading.Lock()
@@ -49,7 +52,7 @@ def answer(method, params):
     if method == "server/discover" and TEMPER == "answers" and not is_ready:
         return {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "serverInfo": {"name": NAME, "version": "1"}}
     if method == "tools/list":
-        return {"tools": [{"name": f"work_{NAME}", "inputSchema": {"type": "object"}}]}
+        return {"tools": [{"name": f"work_{TOOL}", "inputSchema": {"type": "object"}}]}
     return {} if method in ("ping", "logging/setLevel") else None
 
 

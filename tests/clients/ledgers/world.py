@@ -12,10 +12,13 @@ from pathlib import Path
 from harness import PROGRAM, PYTHON, kill_marked, processes, start_of
 
 HERE = Path(__file__).resolve().parent
-ENTRIES = ["wrap", "name", "all", "lazy", "shared", "serve"]
-# The host reconnects by closing, and often: a row says that it may, and no number of closes makes a server suspect.
-SETTINGS = """hosts = [{ executable = "*", resume = "always" }]
-backends.stop_wait_ms = 300
+ENTRIES = ["wrap", "name", "at", "all", "lazy", "shared", "serve"]
+# Those whose servers belong to the host, and go on as its row says.
+OF_HOST = ["wrap", "at", "all", "lazy"]
+# What the host's row says: nothing ends a server; a variable names the conversation, of which there are two; there is no row.
+ROWS = {"always": 'hosts = [{ executable = "*", resume = "always" }]', "conversation": 'hosts = [{ executable = "*", conversation = "KILLS_CONVERSATION" }]', "none": ""}
+# The host closes often: no number of closes makes a server suspect.
+SETTINGS = """backends.stop_wait_ms = 300
 backends.closes = 100000
 backends.closed_linger_ms = 60000
 backends.linger_ms = 120000
@@ -26,32 +29,66 @@ http.retry_ms = 100
 
 
 class World:
-    """`entry`: how the servers are reached, one of ENTRIES. `temper`: what they do with a probe."""
+    """`entry`: how the servers are reached, one of ENTRIES. `temper`: what they do with a probe. `row`: what is known of the host, one of ROWS."""
 
-    def __init__(self, entry, temper):
-        self.entry, self.temper = entry, temper
+    def __init__(self, entry, temper, row):
+        self.entry, self.temper, self.row = entry, temper, row
         self.root = Path(tempfile.mkdtemp(prefix="mk-", dir="/tmp"))
         self.run, self.ledger_path = self.root / "run", self.root / "ledger"
         self.run.mkdir(mode=0o700)
         self.ledger_path.touch()
-        (self.root / "config.toml").write_text(SETTINGS)
+        (self.root / "config.toml").write_text(f"{ROWS[row]}\n{SETTINGS}")
         self.environment = {"HOME": str(self.root), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TMPDIR": str(self.root),
                             "MCP_SESSIOND_DIR": str(self.run), "MCP_SESSIOND_CONFIG": str(self.root / "config.toml"),
                             "MCP_SESSIOND_BIN": str(PROGRAM)}
-        self.names = ["a", "b"] if entry == "all" else ["a"]
-        servers = {name: self._server(name) for name in self.names}
-        entries = {name: {"command": command[0], "args": command[1:], "shared": entry == "shared"} for name, command in servers.items()}
-        (self.root / "servers.json").write_text(json.dumps({"mcpServers": entries}))
-        options = {"wrap": ["--", *servers["a"]], "name": ["--name", "kept", "--", *servers["a"]], "all": ["--all"],
-                   "lazy": ["--lazy", "--", *servers["a"]], "shared": ["@a"]}
+        # The program of the servers is a file of this world, so that it can be edited.
+        self.program = self.root / "server.py"
+        shutil.copy(HERE / "server.py", self.program)
+        # The conversations that live at once, as they end a server's name; "" where the host names none.
+        self.conversations = ["1", "2"] if row == "conversation" and entry in OF_HOST else [""]
+        self.tools = ["a", "b"] if entry == "all" else ["a"]
+        self.names = [tool + conversation for conversation in self.conversations for tool in self.tools]
+        self.edits = 0
+        self.write_entries()
+        options = {"wrap": ["--", *self._server("a")], "name": ["--name", "kept", "--", *self._server("a")], "all": ["--all"],
+                   "lazy": ["--lazy", "--", *self._server("a")], "shared": ["@a"], "at": ["@a"]}
         self.command = [str(PROGRAM), "wrap", *options.get(entry, [])]
         # The same, below another host.
         self.other_command = [PYTHON, "-I", "-S", str(HERE / "host.py"), *self.command]
         # Of `serve`: its process, its port, whether it listens, and what it has told its clients.
         self.serve, self.port, self.serves, self.notices = None, 0, asyncio.Event(), []
+        # What calls were refused with, by who made them.
+        self.refusals = {}
 
-    def _server(self, name):
-        return [PYTHON, "-I", "-S", str(HERE / "server.py"), name, str(self.ledger_path), self.temper]
+    def _server(self, tool):
+        return [PYTHON, "-I", "-S", str(self.program), tool, str(self.ledger_path), self.temper]
+
+    def write_entries(self):
+        """Writes the file of the servers. Each edit gives the first one another environment."""
+        commands = {tool: self._server(tool) for tool in self.tools}
+        entries = {tool: {"command": command[0], "args": command[1:], "shared": self.entry == "shared"} for tool, command in commands.items()}
+        if self.edits:
+            entries["a"]["env"] = {"EDITED": str(self.edits)}
+        written = self.root / "servers.json.new"
+        written.write_text(json.dumps({"mcpServers": entries}))
+        written.rename(self.root / "servers.json")
+
+    def edit(self):
+        """Edits what the servers are started from: the file of the servers where there is one, else their program."""
+        self.edits += 1
+        if self.entry in ("at", "all"):
+            self.write_entries()
+        else:
+            with open(self.program, "a") as program:
+                program.write(f"# Edit {self.edits}\n")
+
+    async def say(self, *words):
+        """Runs a command of mcp-sessiond to its end: its exit code, and what it said."""
+        process = await asyncio.create_subprocess_exec(
+            str(PROGRAM), *words, env=self.environment, cwd=self.root, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT, start_new_session=True)
+        said, _ = await process.communicate()
+        return process.returncode, said.decode(errors="replace")
 
     def ledger(self, what):
         """The words of its lines of one kind."""
@@ -64,10 +101,11 @@ class World:
 
     def told(self):
         """All lines that say something to a reader, by where: the standard error of each front but those that only probed, also that of another host,
-        or that of `serve` and its notifications."""
+        or that of `serve` and its notifications, and refusals of calls."""
         files = sorted(self.root.glob("front-*.err"), key=lambda path: int(path.stem.split("-")[1]))
         told = {path.name: path.read_text(errors="replace").splitlines() for path in [*files, *self.root.glob("other.err"), *self.root.glob("serve.err")]}
-        return {**told, "notifications": list(self.notices)}
+        refusals = {place: list(texts) for place, texts in self.refusals.items()}
+        return {**told, **refusals, "notifications": list(self.notices)}
 
     # Processes.
 
@@ -76,6 +114,10 @@ class World:
         mine = f"MCP_SESSIOND_DIR={self.run}"
         return [pid for pid, arguments, environment in processes()
                 if mine in environment and arguments[1:2] == [verb] and Path(arguments[0]).name == PROGRAM.name]
+
+    def living(self, name):
+        """The pids of its processes that live."""
+        return [pid for pid in self.starts(name) if start_of(pid)]
 
     def server(self, name):
         """The pid of the server that was started last; None where it has ended."""

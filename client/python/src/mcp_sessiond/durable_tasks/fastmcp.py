@@ -1,4 +1,4 @@
-"""The Tasks extension of MCP 2026-07-28 (SEP-2663) for servers on FastMCP 4.1: tasks that survive the process,
+"""The Tasks extension of MCP 2026-07-28 (SEP-2663) for servers on FastMCP 4.2: tasks that survive the process,
 in the daemon.
 """
 

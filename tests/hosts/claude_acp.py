@@ -1,0 +1,41 @@
+"""Claude Code in an editor: `@agentclientprotocol/claude-agent-acp`, whose sessions are a process of Claude Code each."""
+
+import json
+
+import claude
+import conversations
+from harness import INSTALLED
+
+NAME, PACKAGE = "claude-agent-acp", ("npm", "@agentclientprotocol/claude-agent-acp", "0.101.0")
+ADAPTER = INSTALLED / "claude_acp" / "node_modules" / ".bin" / "claude-agent-acp"
+
+
+class Acp(conversations.Acp):
+    """One adapter."""
+
+    is_steady, closes = False, True
+
+    def __init__(self, world, way, command):
+        super().__init__(world, way, command)
+        env = claude.environment(world)
+        settings = json.loads((world.home / ".claude.json").read_text())
+        server = {"type": "stdio", "command": self.command[0], "args": self.command[1:]}
+        (self.home / ".claude.json").write_text(json.dumps({**settings, "mcpServers": {"counter": server}}))
+        # Its default asks a model of its own about each call.
+        (self.home / ".claude").mkdir()
+        allowed = {"permissions": {"allow": ["mcp__counter__count"], "defaultMode": "default"}}
+        (self.home / ".claude" / "settings.json").write_text(json.dumps(allowed))
+        self.speak([ADAPTER], env)
+
+
+def two_windows_by_name(world):
+    """Two sessions of an editor at the same time, and one name: the second has a server of its own."""
+    host = Acp(world, "wrapped", world.wrapping(world.server(), ("--name", "browser")))
+    left, right, after = conversations.at_once(host)
+    world.check("each of two sessions has a server, and counts as directly", left == right == [1, 2], (left, right))
+    world.check("the session after them has the name's server, or one of its own", after in ([1], [3]), after)
+    host.end()
+
+
+SCENARIOS = [*conversations.scenarios(Acp, [conversations.one_after_the_other, conversations.at_once, conversations.daemon_killed]), two_windows_by_name]
+OBSERVED = []
