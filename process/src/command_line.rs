@@ -118,6 +118,13 @@ impl CommandLine {
         first.into_iter().any(is_it)
     }
 
+    /// Whether the process goes by this name, which it has put in the place of its arguments
+    /// (`process.title` of Node).
+    pub fn is_titled(&self, title: &str) -> bool {
+        let rest_is_empty = || self.arguments[1..].iter().all(String::is_empty);
+        self.arguments.first().is_some_and(|name| name == title) && rest_is_empty()
+    }
+
     /// Whether one of its arguments is this word.
     pub fn has_argument(&self, word: &str) -> bool {
         self.arguments.iter().skip(1).any(|found| found == word)

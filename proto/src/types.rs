@@ -241,6 +241,9 @@ pub enum Resume {
     /// No: it ends with its connection. For hosts that run many conversations in one process, and
     /// don't say which of them starts a server.
     Never,
+    /// Nothing is known of the host. It may end a conversation by closing its server or by killing it,
+    /// so a used server ends with its connection. One that nobody has used goes on after a cut.
+    Unknown,
     /// Only where the former connection was cut off: an orderly close ends the server, as it would
     /// end a direct child.
     Cut,
@@ -251,7 +254,10 @@ pub enum Resume {
 
 impl Resume {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Always, Self::Cut, Self::Never];
+    pub const ALL: [Self; 4] = [Self::Always, Self::Cut, Self::Unknown, Self::Never];
+
+    /// Those that a user may choose.
+    pub const CHOICES: [Self; 3] = [Self::Always, Self::Cut, Self::Never];
 
     /// The word for it, in configuration, requests and records.
     #[must_use]
@@ -259,6 +265,7 @@ impl Resume {
         match self {
             Self::Always => "always",
             Self::Cut => "cut",
+            Self::Unknown => "unknown",
             Self::Never => "never",
         }
     }

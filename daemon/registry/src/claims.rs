@@ -288,8 +288,7 @@ impl Registry {
         let contends = |waiting: &&Waiting| {
             waiting.claim.host == owner
                 && waiting.key == key
-                && self.siblings(owner, waiting.claim.siblings, waiting.claim.rule)
-                    == Siblings::Fresh
+                && self.siblings_for(&waiting.claim) == Siblings::Fresh
         };
         let contenders: Vec<&Claim> = self
             .waiting
@@ -338,7 +337,7 @@ impl Registry {
         if let Wants::Users { .. } = claim.wants {
             return self.choose_users(claim, key);
         }
-        let siblings = self.siblings(claim.host, claim.siblings, claim.rule);
+        let siblings = self.siblings_for(claim);
         let led_to = || self.led_to(claim.host, key, claim.former);
         // Of those that are free, more than two are as good as two.
         let free: Vec<&SessionId> = led_to().flat_map(OfKey::free).take(2).collect();
@@ -358,6 +357,11 @@ impl Registry {
             // one.
             (Siblings::Fresh | Siblings::Successor, []) => Choice::Open(Outcome::FreshHeld),
         }
+    }
+
+    /// What counts for this claim.
+    fn siblings_for(&self, claim: &Claim) -> Siblings {
+        self.siblings(claim.host, claim.key, claim.siblings, claim.rule)
     }
 
     /// The holder did not go in time, so it is no predecessor but a sibling.
@@ -463,11 +467,11 @@ impl Registry {
     /// Before a fresh session is opened, ends the free sessions that can't be told from it. Returns
     /// the loss that the answer to the claim names.
     fn end_ambiguous(&mut self, claim: &Claim, key: Key, outcome: Outcome) -> Option<Loss> {
-        let siblings = self.siblings(claim.host, claim.siblings, claim.rule);
+        let siblings = self.siblings_for(claim);
         let because = match (outcome, siblings) {
             (Outcome::FreshHeld, Siblings::Fresh) => Loss::Sibling,
             (Outcome::FreshPlural, _) => Loss::Several,
-            (Outcome::FreshNever, _) => return self.is_multiplexing(claim).then_some(Loss::Crowd),
+            (Outcome::FreshNever, _) => return self.is_of_crowd(claim).then_some(Loss::Crowd),
             (Outcome::FreshFirst, _) => {
                 let edited = self.edited_without_entry(claim, key)?;
                 self.end_session(&edited);
@@ -488,15 +492,18 @@ impl Registry {
         Some(because).filter(|because| *because == Loss::Sibling || !none)
     }
 
-    /// Whether this claim resumes nothing only because its host once had too many servers of one
-    /// key at a time.
-    fn is_multiplexing(&self, claim: &Claim) -> bool {
+    /// Whether this claim resumes nothing only because its host once had too many servers of its key
+    /// at a time.
+    fn is_of_crowd(&self, claim: &Claim) -> bool {
         claim.siblings.is_none()
             && claim.rule.resume != Resume::Never
             && self
                 .owners
                 .get(&claim.host)
-                .is_some_and(|owner| owner.multiplexing && owner.host_rule != Some(Siblings::Never))
+                .zip(claim.key)
+                .is_some_and(|(owner, key)| {
+                    owner.crowded.contains(&key) && owner.host_rule != Some(Siblings::Never)
+                })
             && self.policy.siblings != Siblings::Never
     }
 

@@ -204,11 +204,11 @@ impl Cast {
 }
 
 /// Two in different places, one whose key is doubtful without a label, one whose key always is; one
-/// in each of two conversations, and another program in the place of the first.
+/// in each of three conversations, and another program in the place of the first.
 fn traits(which: usize) -> Traits {
     let some = |byte: u8| Some([byte; 32]);
     let (core, place, doubt) = match which {
-        0 | 4 | 5 => (some(1), some(1), None),
+        0 | 4 | 5 | 7 => (some(1), some(1), None),
         1 => (some(1), some(2), None),
         2 => (some(1), None, Some(KeyDoubt::Environment)),
         3 => (None, None, Some(KeyDoubt::Arguments)),
@@ -216,11 +216,11 @@ fn traits(which: usize) -> Traits {
     };
     let conversation = match which {
         2 | 3 => Conversation::Hidden,
-        4 | 5 => Conversation::Of([which as u8; 32]),
+        4 | 5 | 7 => Conversation::Of([which as u8; 32]),
         _ => Conversation::None,
     };
     // The former recipe had the conversation in the base.
-    let conversed = if [2, 4, 5].contains(&which) {
+    let conversed = if [2, 4, 5, 7].contains(&which) {
         which as u8
     } else {
         0
@@ -298,7 +298,7 @@ impl ReferenceStateMachine for Cast {
         );
         let start = (
             select(parents),
-            select(vec![0, 0, 0, 0, 0, 1, 2, 3, 4, 4, 5, 6]),
+            select(vec![0, 0, 0, 0, 0, 1, 2, 3, 4, 4, 4, 5, 5, 6, 7]),
             select(after),
         )
             .prop_map(|(parent, traits, after)| Step::Start {
@@ -427,6 +427,7 @@ impl ReferenceStateMachine for Cast {
             let mut rules = vec![Rule::default(); 8];
             rules.extend([rule(Resume::Cut, RuleSource::Table); 6]);
             rules.extend([rule(Resume::Never, RuleSource::Table); 2]);
+            rules.extend([rule(Resume::Unknown, RuleSource::Table); 4]);
             rules.extend([
                 rule(Resume::Always, RuleSource::Table),
                 rule(Resume::Never, RuleSource::Library),

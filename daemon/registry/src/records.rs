@@ -28,8 +28,11 @@ pub struct OwnerRecord {
     pub name: String,
     /// What the table of hosts says of it.
     pub host_rule: Option<Siblings>,
-    /// Whether it was seen with three leases of one key at once.
-    pub multiplexing: bool,
+    /// The keys without a label of which it was seen with three leases at once.
+    pub crowded: BTreeSet<Key>,
+    /// Whether it was seen with two conversations at once, whose keys are otherwise equal: it does
+    /// not leave one for the other.
+    pub conversations_at_once: bool,
     /// Programs with their directories of which it has held sessions of two keys at once, or one
     /// whose key was doubtful.
     pub ambiguous: BTreeSet<ProgramDir>,
@@ -53,7 +56,7 @@ impl Default for HostRule {
     /// That of a host of which nothing is known.
     fn default() -> Self {
         Self {
-            resume: Resume::Cut,
+            resume: Resume::Unknown,
             is_users: false,
         }
     }

@@ -94,7 +94,7 @@ impl Registry {
     }
 
     /// Whether the last front of a session has said that it leaves.
-    fn is_closed(&self, session: &SessionRecord) -> bool {
+    pub(super) fn is_closed(&self, session: &SessionRecord) -> bool {
         let said = self.left.get(&session.id);
         said.is_some_and(|said| {
             said.values()
@@ -126,10 +126,11 @@ impl Registry {
             let forbids = match rule.resume {
                 Resume::Always => false,
                 Resume::Cut => self.is_closed(session),
+                Resume::Unknown => self.is_closed(session) || self.was_used(session) == Some(true),
                 Resume::Never => true,
             };
             if forbids && owner != ProcessId::USER {
-                doomed.push((session.id.clone(), self.was_used(session)));
+                doomed.push((session.id.clone(), self.has_shown_use(session)));
             }
         }
         for (id, used) in doomed {
@@ -170,7 +171,7 @@ impl Registry {
         let mut doomed: Vec<(SessionId, Option<Loss>)> = Vec::new();
         let mut rest: Vec<&SessionRecord> = Vec::new();
         for session in of_key.free().filter_map(|id| self.sessions.get(id)) {
-            let siblings = self.siblings(owner, session.asked, session.rule);
+            let siblings = self.siblings_of(session);
             if siblings == Siblings::Never {
                 doomed.push((session.id.clone(), None));
             } else if let Some(why) = self.is_superseded(session) {
@@ -211,6 +212,15 @@ impl Registry {
         }
     }
 
+    /// The same for what is told of it: a session without a backend may never have had one.
+    fn has_shown_use(&self, session: &SessionRecord) -> Option<bool> {
+        let is_bare = session.keepers.is_empty() && session.digest.is_none();
+        if is_bare && session.rule.source != RuleSource::Library {
+            return Some(self.touched.contains(&session.id));
+        }
+        self.was_used(session)
+    }
+
     /// Whether anything of this session would be missed. None: a keeper of it is about to say.
     fn was_used(&self, session: &SessionRecord) -> Option<bool> {
         if session.keepers.is_empty()
@@ -240,10 +250,12 @@ impl Registry {
     /// taken its place.
     fn is_superseded(&self, session: &SessionRecord) -> Option<Loss> {
         let key = session.leading_key()?;
+        let leaves = self.leaves_conversations(session.owner);
         let newer = self.keys_of(session.owner).filter_map(|(newer, sessions)| {
             let other = self.sessions.get(sessions.newest()?)?;
             (other.opened > session.opened).then_some(())?;
             supersedes(&newer, other.description.entry.as_ref(), session, &key)
+                .filter(|loss| *loss != Loss::Conversation || leaves)
         });
         newer.min_by_key(|loss| *loss != Loss::Conversation)
     }
@@ -251,6 +263,7 @@ impl Registry {
     /// A claim shows that the host has gone on: ends the free sessions whose place it takes.
     /// Returns what it has to be told, where one of them was what its own entry was before.
     pub(super) fn end_superseded(&mut self, claim: &Claim, key: Key) -> Option<Loss> {
+        let leaves = self.leaves_conversations(claim.host);
         let free = self
             .keys_of(claim.host)
             .flat_map(|(old, sessions)| sessions.free().map(move |id| (old, id)));
@@ -261,7 +274,8 @@ impl Registry {
                     claim.description.entry.as_ref(),
                     self.sessions.get(id)?,
                     &old,
-                )?;
+                )
+                .filter(|loss| *loss != Loss::Conversation || leaves)?;
                 Some((id.clone(), old, loss))
             })
             .collect();
@@ -307,11 +321,8 @@ impl Registry {
 
     /// Something was kept in this session: it counts as used.
     pub fn touch(&mut self, id: &SessionId) {
-        let may_be_unused = self
-            .sessions
-            .get(id)
-            .filter(|session| !session.keepers.is_empty());
-        let Some(session) = may_be_unused.filter(|_| !self.touched.contains(id)) else {
+        let session = self.sessions.get(id);
+        let Some(session) = session.filter(|_| !self.touched.contains(id)) else {
             return;
         };
         let (owner, key) = (session.owner, session.leading_key());
@@ -327,6 +338,7 @@ impl Registry {
 fn loss_of(rule: Rule) -> Loss {
     match rule.resume {
         Resume::Never => Loss::Conversations,
+        Resume::Unknown => Loss::UnknownHost,
         Resume::Always | Resume::Cut => Loss::Closed,
     }
 }

@@ -42,6 +42,9 @@ impl HostRow {
     /// A row that matches nothing, or says nothing, or allows a resume by the client's word.
     pub(super) fn check(&self) -> Result<(), &'static str> {
         let says = self.siblings.is_some() || self.resume.is_some() || self.conversation.is_some();
+        if self.resume == Some(Resume::Unknown) {
+            return Err("`resume` is `always`, `cut` or `never`");
+        }
         match (&self.executable, &self.client) {
             (None, None) => Err("a row needs `executable` or `client`"),
             (Some(_), Some(_)) => Err("a row has `executable` or `client`, and not both"),
@@ -102,6 +105,8 @@ enum Program {
     /// By the script, module or package that an interpreter runs: the last part of an argument's
     /// path, or several parts that follow each other anywhere in it.
     Script(&'static str),
+    /// By the name that a script has given its process, in the place of its arguments.
+    Titled(&'static str),
 }
 
 /// How it is known what a host does.
@@ -113,7 +118,7 @@ enum Evidence {
     Read,
 }
 use Evidence::{Read, Run};
-use Program::{Named, Script};
+use Program::{Named, Script, Titled};
 
 /// A host of the built-in table.
 #[derive(Debug, Clone, Copy)]
@@ -176,6 +181,7 @@ impl Known {
         let is = |program: &Program| match program {
             Named(name) => host.is_called(name) || host.is_at(name),
             Script(script) => is_interpreter() && host.runs_script(script),
+            Titled(title) => is_interpreter() && host.is_titled(title),
         };
         self.programs.iter().any(is)
             && (self.mode.is_empty() || self.mode.iter().any(|word| host.has_argument(word)))
@@ -195,8 +201,8 @@ const INTERPRETERS: [&str; 5] = ["node", "nodejs", "bun", "python*", "deno"];
 /// clients from one process. Where several fit, the strictest counts.
 ///
 /// `Always` is for a host that is known to start one server for the whole process, whatever
-/// conversations share it. `Cut` with a row is what an unknown host gets: it says that somebody has
-/// looked, and found no reason for more.
+/// conversations share it; `Cut` for one that was seen or read to start a killed server again.
+/// `Unknown` is what a host without a row gets: a row with it says that somebody has looked.
 const HOSTS: &[Known] = &[
     // The variable changes at `/clear`, and is the same after `--resume`.
     host(
@@ -273,10 +279,11 @@ const HOSTS: &[Known] = &[
     // All sessions of a directory share its servers.
     host("opencode", &[Named("opencode")], Resume::Always, Run),
     host("opencode, ACP", &[Named("opencode")], Resume::Cut, Run).mode(&["acp"]),
+    // It kills a server that it does not want any more, whatever the reason.
     host(
         "Zed",
         &[Named("zed"), Named("zed-editor")],
-        Resume::Cut,
+        Resume::Unknown,
         Read,
     ),
     // A hub in the background starts a server for each conversation, and closes it.
@@ -321,7 +328,13 @@ const HOSTS: &[Known] = &[
         Resume::Cut,
         Read,
     ),
-    host("Kimi", &[Named("kimi"), Script("kimi")], Resume::Cut, Read),
+    // It renames its process. In ACP, too, all its sessions share one server.
+    host(
+        "Kimi",
+        &[Named("kimi"), Script("kimi"), Titled("kimi-code")],
+        Resume::Cut,
+        Run,
+    ),
     // Its gateway serves the conversations of all channels from one process.
     host(
         "OpenClaw",
@@ -450,7 +463,7 @@ pub(super) fn rule_of(
         .or_else(|| if of_users.is_some() { None } else { never })
         .or_else(|| known().find_map(|known| known.row.siblings));
     let rule = HostRule {
-        resume: of_users.or(of_table).unwrap_or(Resume::Cut),
+        resume: of_users.or(of_table).unwrap_or(Resume::Unknown),
         is_users: of_users.is_some(),
     };
     (siblings, rule)

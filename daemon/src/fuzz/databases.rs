@@ -110,12 +110,13 @@ fn records(directory: &Path) -> [Files; 2] {
     let mut ledger = Ledger::open(directory, BOOT).expect("made").ledger;
     for (host, number) in numbers() {
         let name = "host".into();
-        let (ambiguous, losses, rules) = Default::default();
+        let (crowded, ambiguous, losses, rules) = Default::default();
         ledger.record(Effect::SaveOwner(OwnerRecord {
             host,
             name,
             host_rule: None,
-            multiplexing: false,
+            crowded,
+            conversations_at_once: false,
             ambiguous,
             losses,
             rules,

@@ -29,7 +29,7 @@ use values::{
 use crate::writer::{begin, check, check_format};
 
 /// Grows with every change of the tables. A database of another version is discarded.
-const VERSION: i64 = 10;
+const VERSION: i64 = 11;
 
 /// Why the records of a former boot are discarded.
 pub(super) const REBOOTED: &str = "it is from before the last reboot";
@@ -49,7 +49,7 @@ const FIRST: &str = "
 
 /// The steps from each version to the next, so that an upgrade of the daemon ends no session. A new
 /// database is made in the same steps.
-const UPGRADES: [(i64, &str); 9] = [
+const UPGRADES: [(i64, &str); 10] = [
     (1, "ALTER TABLE session ADD COLUMN name TEXT; ALTER TABLE session ADD COLUMN made_by TEXT;"),
     (
         2,
@@ -107,6 +107,15 @@ const UPGRADES: [(i64, &str); 9] = [
         "UPDATE owner SET losses = x'';
         ALTER TABLE owner DROP COLUMN lost_members;
         ALTER TABLE server ADD COLUMN version TEXT;",
+    ),
+    (
+        10,
+        // A crowd is one of a key. Which key it was is not known: nothing is resumed in that host, as
+        // before.
+        "UPDATE owner SET row = 'never' WHERE crowded = 1;
+        ALTER TABLE owner DROP COLUMN crowded;
+        ALTER TABLE owner ADD COLUMN crowded_keys BLOB NOT NULL DEFAULT x'';
+        ALTER TABLE owner ADD COLUMN conversations_at_once INTEGER NOT NULL DEFAULT 0;",
     ),
 ];
 
@@ -223,19 +232,31 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
             .map(drop)
     };
     match effect {
-        Effect::SaveOwner(OwnerRecord { host, name, host_rule, multiplexing, ambiguous, losses, rules }) => {
+        Effect::SaveOwner(OwnerRecord {
+            host,
+            name,
+            host_rule,
+            crowded,
+            conversations_at_once,
+            ambiguous,
+            losses,
+            rules,
+        }) => {
             let losses: Vec<u8> = losses.iter().flat_map(record_bytes).collect();
             let rules: Vec<u8> = rules.iter().flat_map(|(key, rule)| rule_bytes(key, *rule)).collect();
             execute(
-                "INSERT OR REPLACE INTO owner (host, name, row, crowded, doubles, losses, rules) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "INSERT OR REPLACE INTO owner (
+                    host, name, row, crowded_keys, doubles, losses, rules, conversations_at_once
+                ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
                 params![
                     Process(*host),
                     name,
                     host_rule.map(Siblings::as_str),
-                    multiplexing,
+                    crowded.iter().flat_map(Key::to_bytes).collect::<Vec<u8>>(),
                     ambiguous.iter().flatten().copied().collect::<Vec<u8>>(),
                     losses,
                     rules,
+                    conversations_at_once,
                 ],
             )
         }
@@ -343,7 +364,7 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
 fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
     let owners = rows(
         connection,
-        "SELECT host, name, row, crowded, doubles, losses, rules FROM owner",
+        "SELECT host, name, row, crowded_keys, doubles, losses, rules, conversations_at_once FROM owner",
         |row| {
             let ambiguous: BTreeSet<ProgramDir> = row
                 .get::<_, Vec<u8>>(4)?
@@ -356,11 +377,15 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
             let rules = row.get::<_, Vec<u8>>(6)?;
             let rules: Option<BTreeMap<Key, Option<Loss>>> =
                 rules.chunks(Key::BYTES + 1).map(rule_of).collect();
+            let crowded = row.get::<_, Vec<u8>>(3)?;
+            let crowded: Option<BTreeSet<Key>> =
+                crowded.chunks(Key::BYTES).map(Key::from_bytes).collect();
             Ok(OwnerRecord {
                 host: row.get::<_, Process>(0)?.0,
                 name: row.get(1)?,
                 host_rule: optional::<Siblings>(row, 2)?,
-                multiplexing: row.get(3)?,
+                crowded: crowded.ok_or(FromSqlError::InvalidType)?,
+                conversations_at_once: row.get(7)?,
                 ambiguous,
                 losses: losses.ok_or(FromSqlError::InvalidType)?,
                 rules: rules.ok_or(FromSqlError::InvalidType)?,

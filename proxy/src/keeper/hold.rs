@@ -453,7 +453,9 @@ impl Keeper {
     /// How long the backend stays without a front. That depends on whether there was one, and how
     /// it left.
     fn linger(&self) -> Duration {
-        match (self.last.1, self.closed) {
+        // A used server of a host of which nothing is known ends as if its host had closed it.
+        let is_over = self.resume == Resume::Unknown && self.relay.is_used();
+        match (self.last.1, self.closed || is_over) {
             (None, _) => self.first_front,
             (Some(_), true) => Duration::from_millis(self.kept.closed_linger_ms),
             (Some(_), false) => Duration::from_millis(self.kept.linger_ms),

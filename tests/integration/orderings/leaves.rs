@@ -7,6 +7,25 @@ use super::by_every_door;
 use crate::told_to_models::wrapping;
 use crate::world;
 
+/// A host without a row may end a conversation by a kill: the next one gets nothing of it, whichever
+/// way its server is started.
+#[test]
+fn a_used_server_of_an_unknown_host_ends_with_its_front() {
+    by_every_door(|door| {
+        if door.0.contains(&"--name") {
+            return;
+        }
+        let world = world("").with_hosts("[]");
+        let _daemon = world.daemon();
+        let words = wrapping(&world, door);
+        for nth in 0..2 {
+            let mut client = Client::connected(world.front(&words));
+            assert_eq!(client.count(), 1, "{door:?} {nth}");
+            client.pipe.kill();
+        }
+    });
+}
+
 /// The keeper is stopped, and sees all of it at once: that the front is gone, and what it has said
 /// before. A server whose front was cut off would go on.
 #[test]
@@ -22,7 +41,7 @@ fn a_keeper_is_told_that_the_host_leaves_before_the_front_ends() {
             Some(Signal::SIGINT),
             Some(Signal::SIGHUP),
         ] {
-            let world = world("").with_hosts("[]");
+            let world = world("").with_hosts("[{ executable = \"*\", resume = \"cut\" }]");
             let _daemon = world.daemon();
             let words = wrapping(&world, door);
             let mut client = Client::connected(world.front(&words));

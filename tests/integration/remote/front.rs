@@ -32,9 +32,26 @@ fn begin_steps(client: &mut Client<Front>, gate: &str) -> u64 {
     id
 }
 
+/// A host that was seen to start a killed server again.
+const CUT: &str = "[{ executable = \"*\", resume = \"cut\" }]";
+
 #[test]
-fn an_unknown_host_s_close_ends_the_session_and_a_cut_does_not() {
+fn a_used_session_of_an_unknown_host_ends_with_its_connection() {
     let world = world("").with_hosts("[]");
+    let _daemon = world.daemon();
+    let servers = resumable(&world);
+    let (_, server) = &servers[0];
+    let mut client = connect(&world, &server.url);
+    assert_eq!(count(&mut client), "1");
+    client.pipe.kill();
+    let mut client = connect(&world, &server.url);
+    assert_eq!(count(&mut client), "1", "after a cut");
+    client.pipe.errors.wait("`--resume cut` keeps it");
+}
+
+#[test]
+fn a_close_ends_the_session_and_a_cut_does_not() {
+    let world = world("").with_hosts(CUT);
     let mut daemon = world.daemon();
     let servers = resumable(&world);
     let (_, server) = &servers[0];
@@ -61,7 +78,7 @@ fn an_unknown_host_s_close_ends_the_session_and_a_cut_does_not() {
 #[test]
 fn a_signal_to_a_front_that_was_only_probed_closes_nothing() {
     for is_listed in [false, true] {
-        let world = world("").with_hosts("[]");
+        let world = world("").with_hosts(CUT);
         let _daemon = world.daemon();
         let servers = resumable(&world);
         let words = if is_listed {

@@ -11,8 +11,6 @@ use mcp_sessiond_identity::{Key, ProcessId, SelfDescription};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{BackendName, Epoch, Loss, Resume, SessionId, Siblings};
 
-use unreachable::supersedes;
-
 use super::keepers::backend_of;
 use crate::records::ProgramDir;
 use crate::{
@@ -42,7 +40,8 @@ pub(super) struct Entry {
 #[derive(Debug, Default)]
 struct Host {
     host_rule: Option<Siblings>,
-    multiplexing: bool,
+    crowded: BTreeSet<Key>,
+    conversations_at_once: bool,
     ambiguous: BTreeSet<ProgramDir>,
     losses: BTreeMap<Key, Loss>,
     lost_members: BTreeMap<(Key, BackendName), Loss>,
@@ -83,7 +82,7 @@ impl Book {
                 .values()
                 .filter(|(of, _)| of.as_ref() == Some(&session.id));
             kept.map(|(_, keeper)| (keeper.of.clone(), (keeper.process, keeper.ending)))
-                .collect()
+                .collect::<BTreeMap<_, _>>()
         };
         let entry = |session: &SessionRecord| Entry {
             id: Some(session.id.clone()),
@@ -98,7 +97,7 @@ impl Book {
             freed: session.freed,
             keepers: keepers(session),
             left: BTreeMap::new(),
-            touched: false,
+            touched: keepers(session).is_empty(),
         };
         let entries: BTreeMap<u64, Entry> = records
             .sessions
@@ -117,7 +116,8 @@ impl Book {
             .max();
         let host = |record: &crate::OwnerRecord| Host {
             host_rule: record.host_rule,
-            multiplexing: record.multiplexing,
+            crowded: record.crowded.clone(),
+            conversations_at_once: record.conversations_at_once,
             ambiguous: record.ambiguous.clone(),
             losses: record
                 .losses
@@ -245,11 +245,13 @@ impl Book {
         let superseded = self.numbers(|entry| {
             entry.owner == claim.host
                 && entry.holder.is_none()
-                && supersedes(&key, &claim.description, entry).is_some()
+                && self
+                    .superseded_by(&key, &claim.description, entry)
+                    .is_some()
         });
         for number in superseded {
             let entry = self.entries.remove(&number).expect("it was found just now");
-            match supersedes(&key, &claim.description, &entry) {
+            match self.superseded_by(&key, &claim.description, &entry) {
                 Some(Loss::Edited) => edited = Some(Loss::Edited),
                 loss => self.note(claim.host, entry.key, loss),
             }
@@ -424,7 +426,7 @@ impl Book {
     }
 
     pub(super) fn touched(&mut self, id: &SessionId) {
-        let of = |entry: &&mut Entry| entry.id.as_ref() == Some(id) && !entry.keepers.is_empty();
+        let of = |entry: &&mut Entry| entry.id.as_ref() == Some(id);
         let mut keys = Vec::new();
         for entry in self.entries.values_mut().filter(of) {
             if !entry.touched {
@@ -523,7 +525,21 @@ impl Book {
         taken.map(|((_, of), loss)| (of, loss)).collect()
     }
 
-    fn siblings(&self, host: ProcessId, asked: Option<Siblings>, rule: Rule) -> Siblings {
+    fn siblings_of(&self, entry: &Entry) -> Siblings {
+        self.siblings(entry.owner, entry.key, entry.asked, entry.rule)
+    }
+
+    fn siblings_for(&self, claim: &Claim) -> Siblings {
+        self.siblings(claim.host, claim.key, claim.siblings, claim.rule)
+    }
+
+    fn siblings(
+        &self,
+        host: ProcessId,
+        key: Option<Key>,
+        asked: Option<Siblings>,
+        rule: Rule,
+    ) -> Siblings {
         if host == ProcessId::USER {
             return Siblings::Oldest;
         }
@@ -541,7 +557,8 @@ impl Book {
             (None, of_host) => of_host,
         };
         let is_guess = [Siblings::Fresh, Siblings::Successor].contains(&wanted);
-        if host.multiplexing && is_guess && asked.is_none() && !is_asked {
+        let is_crowded = key.is_some_and(|key| host.crowded.contains(&key));
+        if is_crowded && is_guess && asked.is_none() && !is_asked {
             Siblings::Never
         } else {
             wanted
@@ -570,7 +587,7 @@ impl Book {
             let contends = |book: &Self, claim: &Claim| {
                 claim.host == owner
                     && claim.key == key
-                    && book.siblings(owner, claim.siblings, claim.rule) == Siblings::Fresh
+                    && book.siblings_for(claim) == Siblings::Fresh
             };
             let contest: Vec<Claim> = self
                 .waiting

@@ -186,7 +186,9 @@ fn a_conversation_that_the_host_has_left_takes_its_servers_along() {
     assert!(bench.has(&first), "no conversation is no other one");
     let second = bench.kept(3, 52, of(2));
     assert!(!bench.has(&first) && bench.has(&none));
-    // The other order: the next one starts before the former one has gone.
+    // The other order: the next one starts before the former one has gone, which has said that it
+    // leaves.
+    bench.left(&second, 52, true, true);
     bench.kept(4, 53, of(3));
     assert!(bench.has(&second), "it is held");
     bench.exit(&[3]);
@@ -200,6 +202,49 @@ fn a_conversation_that_the_host_has_left_takes_its_servers_along() {
         sessions_per_owner: 9,
     });
     assert_eq!(granted(bench.tell(claim)).because, Some(Loss::Conversation));
+}
+
+#[test]
+fn a_host_that_has_two_conversations_at_once_leaves_none_for_another() {
+    let of = |id: u8| Key {
+        conversation: Conversation::Of([id; 32]),
+        ..KEY
+    };
+    let mut bench = Bench::new();
+    bench.registry.set_policy(Policy {
+        siblings: Siblings::Fresh,
+        sessions_per_owner: 9,
+    });
+    let mut leases = [1, 2, 3].map(|id| bench.kept(id, 50 + id, of(id as u8)));
+    // Whichever is cut off is found again, however many newer ones there are; after a restart, too.
+    for (nth, id) in [(10, 1), (20, 2), (30, 1), (40, 3), (50, 1)] {
+        let lease = &mut leases[id as usize - 1];
+        let holder = bench.registry.sessions[&lease.session].holder;
+        bench.exit(&[holder.expect("held").pid]);
+        if nth == 20 {
+            bench = bench.restart();
+        }
+        let claim = Claim {
+            key: Some(of(id as u8)),
+            ..bench.claim_of(HOST, nth + id)
+        };
+        let again = granted(bench.tell(claim));
+        assert_eq!(
+            (&again.session, again.outcome, again.because),
+            (&lease.session, Outcome::Resumed, None),
+            "{nth}"
+        );
+        *lease = again;
+    }
+    // Another program, of which it had only one conversation at a time, is of the same host.
+    let other = |id: u8| Key {
+        what: [8; 32],
+        ..of(id)
+    };
+    let first = bench.kept(60, 70, other(1));
+    bench.exit(&[60]);
+    bench.kept(61, 71, other(2));
+    assert!(bench.has(&first));
 }
 
 #[test]
@@ -451,6 +496,51 @@ fn where_only_a_cut_is_resumed_a_close_ends_the_session_and_is_told_once() {
             (Outcome::FreshFirst, because)
         );
         bench.registry.end(&fresh.session);
+    }
+}
+
+/// The host may end a conversation by a kill.
+#[test]
+fn of_an_unknown_host_only_what_was_not_used_goes_on_after_a_cut() {
+    for (orderly, used, goes_on, because) in [
+        (false, false, true, None),
+        (false, true, false, Some(Loss::UnknownHost)),
+        (true, true, false, Some(Loss::UnknownHost)),
+        (true, false, false, None),
+    ] {
+        let mut bench = Bench::new();
+        let claim = ruled(&mut bench, 1, Resume::Unknown);
+        let lease = bench.kept_by(claim, 50);
+        bench.exit(&[1]);
+        assert!(bench.has(&lease), "its keeper has not said yet");
+        bench.left(&lease, 50, orderly, used);
+        assert_eq!(bench.has(&lease), goes_on, "{orderly} {used}");
+        for (pid, because) in [(2, because), (3, None)] {
+            let claim = ruled(&mut bench, pid, Resume::Unknown);
+            let next = granted(bench.tell(claim));
+            assert_eq!(next.because, because, "{orderly} {used} {pid}");
+            bench.registry.end(&next.session);
+        }
+    }
+}
+
+/// A server that was to be started at its first call never was.
+#[test]
+fn a_session_in_which_nothing_was_kept_is_told_to_nobody() {
+    for resume in [Resume::Unknown, Resume::Never] {
+        for (is_touched, told) in [(false, false), (true, true)] {
+            let mut bench = Bench::new();
+            let claim = ruled(&mut bench, 1, resume);
+            let lease = granted(bench.tell(claim));
+            if is_touched {
+                bench.registry.touch(&lease.session);
+            }
+            bench.exit(&[1]);
+            assert!(!bench.has(&lease));
+            let claim = ruled(&mut bench, 2, resume);
+            let because = granted(bench.tell(claim)).because;
+            assert_eq!(because.is_some(), told, "{resume:?} {is_touched}");
+        }
     }
 }
 

@@ -119,7 +119,7 @@ const LINES: &[(&str, &str, &str, Resume)] = &[
         Resume::Always,
     ),
     ("opencode, ACP", "/usr/bin/opencode acp", "", Resume::Cut),
-    ("Zed", "/usr/libexec/zed-editor", "", Resume::Cut),
+    ("Zed", "/usr/libexec/zed-editor", "", Resume::Unknown),
     (
         "Cline",
         "/usr/bin/cline --cline-hub-daemon",
@@ -261,7 +261,7 @@ fn the_page_says_of_each_host_how_that_is_known() {
 }
 
 #[test]
-fn an_unknown_host_is_resumed_after_a_cut_only() {
+fn of_a_host_without_a_row_nothing_is_known() {
     for line in [
         "/usr/bin/python3 app.py",
         "/usr/bin/node server.js",
@@ -273,7 +273,26 @@ fn an_unknown_host_is_resumed_after_a_cut_only() {
     ] {
         // Another host's variable, which a host hands on to whatever it starts.
         let given = ["CLAUDE_CODE_SESSION_ID", "COPILOT_AGENT_SESSION_ID"];
-        assert_eq!(resume(line, &given), Resume::Cut, "{line}");
+        assert_eq!(resume(line, &given), Resume::Unknown, "{line}");
+    }
+}
+
+#[test]
+fn a_host_that_has_renamed_its_process_is_found_by_that_name() {
+    let titled = |executable: &str, title: &str, rest: &[&str]| {
+        let arguments = std::iter::once(title).chain(rest.iter().copied());
+        let line = CommandLine::new(executable, arguments.map(str::to_owned).collect());
+        rule_of(&[], &line, &|_| false).1.resume
+    };
+    // What is left of the former arguments is empty.
+    assert_eq!(titled("/usr/bin/node", "kimi-code", &["", ""]), Resume::Cut);
+    for (executable, title, rest) in [
+        ("/usr/bin/node", "kimi-code", &["server.js"][..]),
+        ("/usr/bin/node", "kimi-code-helper", &[""]),
+        ("/usr/bin/cat", "kimi-code", &[]),
+    ] {
+        let resume = titled(executable, title, rest);
+        assert_eq!(resume, Resume::Unknown, "{executable} {title} {rest:?}");
     }
 }
 
@@ -360,6 +379,13 @@ fn a_row_that_says_nothing_or_too_much_is_refused() {
         (row("app", None), "needs `siblings`, `resume` or"),
         (client(Some(Resume::Always)), "can't allow more"),
         (client(None), "can't allow more"),
+        (
+            HostRow {
+                resume: Some(Resume::Unknown),
+                ..row("app", None)
+            },
+            "`always`, `cut` or `never`",
+        ),
         (
             HostRow {
                 executable: Some("app".into()),

@@ -79,23 +79,36 @@ fn loss() -> impl Strategy<Value = LossRecord> {
 fn owner() -> impl Strategy<Value = OwnerRecord> {
     let ambiguous = proptest::collection::btree_set(any::<[u8; 32]>(), 0..4);
     let losses = proptest::collection::vec((key(), loss()), 0..4);
-    let rule = option::of(select(vec![Loss::Closed, Loss::Conversations]));
+    let rule = option::of(select(vec![
+        Loss::Closed,
+        Loss::Conversations,
+        Loss::UnknownHost,
+    ]));
     let rules = proptest::collection::btree_map(key(), rule, 0..4);
     (
         process(),
         ".*",
         siblings(),
-        any::<bool>(),
+        (proptest::collection::btree_set(key(), 0..3), any::<bool>()),
         ambiguous,
         losses,
         rules,
     )
         .prop_map(
-            |(host, name, host_rule, multiplexing, ambiguous, losses, rules)| OwnerRecord {
+            |(
                 host,
                 name,
                 host_rule,
-                multiplexing,
+                (crowded, conversations_at_once),
+                ambiguous,
+                losses,
+                rules,
+            )| OwnerRecord {
+                host,
+                name,
+                host_rule,
+                crowded,
+                conversations_at_once,
                 ambiguous,
                 losses,
                 rules,

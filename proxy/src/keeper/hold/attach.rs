@@ -88,7 +88,12 @@ impl Keeper {
         }
         self.read_to_end().await;
         self.detach();
-        self.resume == Resume::Never || self.closed
+        match self.resume {
+            Resume::Always => false,
+            Resume::Cut => self.closed,
+            Resume::Unknown => self.closed || self.relay.is_used(),
+            Resume::Never => true,
+        }
     }
 
     /// Reads what the attached front has still sent: until its end, or until nothing more comes

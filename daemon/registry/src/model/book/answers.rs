@@ -26,7 +26,7 @@ impl Book {
             .filter(|number| holder(number).is_none())
             .collect();
         let others = same.len() > free.len();
-        match self.siblings(claim.host, claim.siblings, claim.rule) {
+        match self.siblings_for(claim) {
             Siblings::Never => Some((None, Outcome::FreshNever)),
             _ if same.is_empty() => Some((None, Outcome::FreshFirst)),
             Siblings::Oldest => free.first().map(|free| (Some(*free), Outcome::Resumed)),
@@ -60,10 +60,7 @@ impl Book {
         let mut because = None;
         let free: Vec<u64> =
             self.numbers(|entry| Self::is_led(claim, entry) && entry.holder.is_none());
-        let ends_free = match (
-            outcome,
-            self.siblings(claim.host, claim.siblings, claim.rule),
-        ) {
+        let ends_free = match (outcome, self.siblings_for(claim)) {
             (Outcome::FreshHeld, Siblings::Fresh) => {
                 because = Some(Loss::Sibling);
                 true
@@ -82,7 +79,7 @@ impl Book {
         if outcome == Outcome::FreshNever && claim.siblings.is_none() && !is_rule {
             let by_choice =
                 host.host_rule == Some(Siblings::Never) || self.policy.siblings == Siblings::Never;
-            because = (host.multiplexing && !by_choice).then_some(Loss::Crowd);
+            because = (host.crowded.contains(&key) && !by_choice).then_some(Loss::Crowd);
         }
         if outcome == Outcome::FreshFirst
             && claim.description.entry.is_none()
@@ -168,7 +165,8 @@ impl Book {
         }
     }
 
-    /// Three leases of one key, or two keys of one program and directory, at once.
+    /// Three leases of one key, two conversations, or two keys of one program and directory, at
+    /// once.
     pub(super) fn note_siblings(&mut self, number: u64) {
         let entry = &self.entries[&number];
         let host = entry.owner;
@@ -183,25 +181,29 @@ impl Book {
         let of_key = held()
             .filter(|other| other.key.is_some() && other.key == entry.key)
             .count();
-        let is_crowd = entry.asked.is_none() && of_key >= 3;
+        let has_label = entry.description.label.is_some();
+        let crowd = entry
+            .key
+            .filter(|_| entry.asked.is_none() && !has_label && of_key >= 3);
+        // A front that has said that it leaves counts no more.
+        let at_once = held().any(|other| {
+            let closed = other.left.values();
+            let mut closed = closed.filter(|left| left.epoch.0 == other.epoch);
+            let is_attended = !closed.any(|left| left.orderly);
+            let keys = entry.key.zip(other.key);
+            is_attended && keys.is_some_and(|(key, other)| key.is_another_conversation_of(&other))
+        });
         let is_doubtful = entry.key.is_none();
         let mut others = held().filter(|other| other.key.is_some() && other.key != entry.key);
         let has_sibling = others.any(|other| other.program_dir == entry.program_dir);
         let double = entry.program_dir.filter(|_| is_doubtful || has_sibling);
         let facts = self.hosts.get_mut(&host).expect("a host");
-        let is_new = is_crowd && !facts.multiplexing;
-        facts.multiplexing |= is_crowd;
         facts.ambiguous.extend(double);
-        if is_new {
-            let keys: BTreeSet<Key> = self
-                .entries
-                .values()
-                .filter(|entry| entry.owner == host)
-                .filter_map(|entry| entry.key)
-                .collect();
-            for key in keys {
-                self.end_unreachable(host, key);
-            }
+        facts.conversations_at_once |= at_once;
+        if let Some(key) = crowd
+            && facts.crowded.insert(key)
+        {
+            self.end_unreachable(host, key);
         }
     }
 
