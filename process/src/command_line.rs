@@ -119,10 +119,11 @@ impl CommandLine {
     }
 
     /// Whether the process goes by this name, which it has put in the place of its arguments
-    /// (`process.title` of Node).
+    /// (`process.title` of Node); what is left of their place may be blanks.
     pub fn is_titled(&self, title: &str) -> bool {
         let rest_is_empty = || self.arguments[1..].iter().all(String::is_empty);
-        self.arguments.first().is_some_and(|name| name == title) && rest_is_empty()
+        let name = self.arguments.first().map(|name| name.trim_end());
+        name == Some(title) && rest_is_empty()
     }
 
     /// Whether one of its arguments is this word.

@@ -66,11 +66,14 @@ pub enum Loss {
     Hung,
     /// Nothing is known of the host, which may end a conversation by a kill. Nothing is lost.
     UnknownHost,
+    /// The host closed the former server, and started the next one too late for a reconnect. Nothing
+    /// is lost.
+    ClosedEarlier,
 }
 
 impl Loss {
     /// All of them, in the order in which they are numbered on record.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Sibling,
         Self::Several,
         Self::Crowd,
@@ -87,12 +90,16 @@ impl Loss {
         Self::Records,
         Self::Hung,
         Self::UnknownHost,
+        Self::ClosedEarlier,
     ];
 
     /// Whether this is a rule about the host, and nothing was lost.
     #[must_use]
     pub fn is_rule(self) -> bool {
-        matches!(self, Self::Closed | Self::Conversations | Self::UnknownHost)
+        matches!(
+            self,
+            Self::Closed | Self::Conversations | Self::UnknownHost | Self::ClosedEarlier
+        )
     }
 
     /// Whether the host or the user has brought this about on purpose: then nothing was lost.
@@ -107,6 +114,7 @@ impl Loss {
                 | Self::Closed
                 | Self::Conversations
                 | Self::UnknownHost
+                | Self::ClosedEarlier
         )
     }
 
@@ -169,6 +177,10 @@ impl Loss {
             Self::Closed => {
                 "the host closed the previous server, and this host has not been seen to reconnect by closing (`resume` is `cut`), so \
                  a server ends with its connection; `--resume always` keeps it"
+            }
+            Self::ClosedEarlier => {
+                "the host had closed the previous server, and did not start the next one at once, as it does to reconnect \
+                 (`backends.closed_again_ms`), so the previous one may have been a subagent's; `--resume always` keeps it"
             }
             Self::UnknownHost => {
                 "mcp-sessiond does not know this host, which may end a conversation by closing or killing its server, so a used \

@@ -247,6 +247,9 @@ pub enum Resume {
     /// Only where the former connection was cut off: an orderly close ends the server, as it would
     /// end a direct child.
     Cut,
+    /// The host names the conversation to its servers, and may close a server also where that goes on:
+    /// after an orderly close only if the host starts the next front at once.
+    Conversation,
     /// Yes, also after an orderly close.
     #[default]
     Always,
@@ -254,7 +257,13 @@ pub enum Resume {
 
 impl Resume {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Always, Self::Cut, Self::Unknown, Self::Never];
+    pub const ALL: [Self; 5] = [
+        Self::Always,
+        Self::Conversation,
+        Self::Cut,
+        Self::Unknown,
+        Self::Never,
+    ];
 
     /// Those that a user may choose.
     pub const CHOICES: [Self; 3] = [Self::Always, Self::Cut, Self::Never];
@@ -264,6 +273,7 @@ impl Resume {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Always => "always",
+            Self::Conversation => "conversation",
             Self::Cut => "cut",
             Self::Unknown => "unknown",
             Self::Never => "never",

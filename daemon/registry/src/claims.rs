@@ -52,6 +52,8 @@ pub struct Claim {
     pub siblings: Option<Siblings>,
     /// Whether its session is resumed.
     pub rule: Rule,
+    /// See [`Claimant::started_ms`].
+    pub started_ms: Option<Millis>,
     /// When it stops waiting for another holder to be gone.
     pub deadline: Millis,
     /// When nobody waits for the answer any more. Nothing is granted after it.
@@ -247,8 +249,25 @@ impl Registry {
     pub(super) fn reconsider(&mut self, owner: ProcessId, key: Key) {
         // Before anybody gets one of them.
         self.end_closed(owner, key);
+        self.end_forbidden_to_waiting(owner, key);
         self.settle(owner, key);
         self.end_unreachable(owner, key);
+    }
+
+    /// The same of what none of those that wait may have by their own rules.
+    fn end_forbidden_to_waiting(&mut self, owner: ProcessId, key: Key) {
+        let leads = |waiting: &&Waiting| {
+            waiting.claim.host == owner && (waiting.key == key || waiting.claim.former == Some(key))
+        };
+        let led: Vec<(Claim, Key)> = self
+            .waiting
+            .iter()
+            .filter(leads)
+            .map(|waiting| (waiting.claim.clone(), waiting.key))
+            .collect();
+        for (claim, key) in led {
+            self.end_forbidden(&claim, key);
+        }
     }
 
     fn settle(&mut self, owner: ProcessId, key: Key) {
@@ -471,7 +490,7 @@ impl Registry {
         let because = match (outcome, siblings) {
             (Outcome::FreshHeld, Siblings::Fresh) => Loss::Sibling,
             (Outcome::FreshPlural, _) => Loss::Several,
-            (Outcome::FreshNever, _) => return self.is_of_crowd(claim).then_some(Loss::Crowd),
+            (Outcome::FreshNever, _) => return self.is_multiplexed(claim).then_some(Loss::Crowd),
             (Outcome::FreshFirst, _) => {
                 let edited = self.edited_without_entry(claim, key)?;
                 self.end_session(&edited);
@@ -494,7 +513,7 @@ impl Registry {
 
     /// Whether this claim resumes nothing only because its host once had too many servers of its key
     /// at a time.
-    fn is_of_crowd(&self, claim: &Claim) -> bool {
+    fn is_multiplexed(&self, claim: &Claim) -> bool {
         claim.siblings.is_none()
             && claim.rule.resume != Resume::Never
             && self
@@ -502,7 +521,8 @@ impl Registry {
                 .get(&claim.host)
                 .zip(claim.key)
                 .is_some_and(|(owner, key)| {
-                    owner.crowded.contains(&key) && owner.host_rule != Some(Siblings::Never)
+                    owner.multiplexed_keys.contains(&key)
+                        && owner.host_rule != Some(Siblings::Never)
                 })
             && self.policy.siblings != Siblings::Never
     }
@@ -559,6 +579,7 @@ impl Registry {
             return;
         };
         session.epoch = Epoch(session.epoch.0 + 1);
+        session.closed_ms = None;
         session.offered = session.digest.is_some();
         if session.name.is_none() {
             (session.description, session.asked) = (claim.description.clone(), claim.siblings);
@@ -637,6 +658,7 @@ impl Registry {
             freed: 0,
             opened_ms: claim.opened_ms,
             epoch,
+            closed_ms: None,
             holder: Some(claim.process),
             file: TokenFile {
                 host: claim.host,

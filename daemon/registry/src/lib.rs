@@ -79,6 +79,9 @@ pub struct Policy {
     pub siblings: Siblings,
     /// Sessions that one owner may have.
     pub sessions_per_owner: usize,
+    /// How soon after a front has begun to leave a host that names the conversation starts the next
+    /// one, if it reconnects.
+    pub closed_again_ms: Millis,
 }
 
 /// Everything that is known about owners, sessions and leases.

@@ -115,6 +115,8 @@ struct Asks {
     client: Option<usize>,
     siblings: Option<Siblings>,
     rule: Rule,
+    /// For how long it has run; None: that is not known.
+    age: Option<u64>,
     /// Its keeper has refused it.
     closed: Option<bool>,
     wait: u64,
@@ -134,7 +136,12 @@ struct Named {
 /// What a keeper tells.
 #[derive(Clone, Copy, Debug)]
 enum KeeperNews {
-    Left { orderly: bool, used: bool },
+    /// Some time after it was said, if that is known.
+    Left {
+        orderly: bool,
+        used: bool,
+        ago: Option<u64>,
+    },
     Ends(Option<Loss>),
 }
 
@@ -270,6 +277,7 @@ impl ReferenceStateMachine for Cast {
                 policy: Policy {
                     siblings,
                     sessions_per_owner,
+                    closed_again_ms: 10,
                 },
                 processes: Vec::new(),
             })
@@ -386,8 +394,10 @@ impl ReferenceStateMachine for Cast {
             let started = started.prop_map(|(process, backend)| Step::Started { process, backend });
             steps.push((2, started.boxed()));
             let told = proptest::prop_oneof![
-                4 => (any::<bool>(), any::<bool>()).prop_map(|(orderly, used)| KeeperNews::Left { orderly, used }),
-                1 => select(vec![Some(Loss::Exited), Some(Loss::Lingered), None]).prop_map(KeeperNews::Ends),
+                4 => (any::<bool>(), any::<bool>(), select(vec![None, Some(0), Some(2)]))
+                    .prop_map(|(orderly, used, ago)| KeeperNews::Left { orderly, used, ago }),
+                1 => select(vec![Some(Loss::Exited), Some(Loss::Lingered), Some(Loss::Abandoned), None])
+                    .prop_map(KeeperNews::Ends),
             ];
             let tells = (select(instances.clone()), told, epoch());
             let tells = tells.prop_map(|(process, what, epoch)| Step::KeeperTells {
@@ -428,6 +438,7 @@ impl ReferenceStateMachine for Cast {
             rules.extend([rule(Resume::Cut, RuleSource::Table); 6]);
             rules.extend([rule(Resume::Never, RuleSource::Table); 2]);
             rules.extend([rule(Resume::Unknown, RuleSource::Table); 4]);
+            rules.extend([rule(Resume::Conversation, RuleSource::Table); 6]);
             rules.extend([
                 rule(Resume::Always, RuleSource::Table),
                 rule(Resume::Never, RuleSource::Library),
@@ -439,7 +450,11 @@ impl ReferenceStateMachine for Cast {
                 some(),
                 some(),
                 select(asked),
-                (select(rules), closed),
+                (
+                    select(rules),
+                    closed,
+                    select(vec![None, Some(0), Some(1), Some(4)]),
+                ),
                 select(vec![0, 5, 10, 10]),
             );
             let claim = (
@@ -448,7 +463,11 @@ impl ReferenceStateMachine for Cast {
                 select(vec![8, 1_000, 1_000, 1_000]),
             );
             let claim = claim.prop_map(
-                |(process, (label, entry, client, siblings, (rule, closed), wait), patience)| {
+                |(
+                    process,
+                    (label, entry, client, siblings, (rule, closed, age), wait),
+                    patience,
+                )| {
                     Step::Claim {
                         process,
                         asks: Asks {
@@ -457,6 +476,7 @@ impl ReferenceStateMachine for Cast {
                             client,
                             siblings,
                             rule,
+                            age,
                             closed,
                             wait,
                             patience,

@@ -13,7 +13,7 @@ use super::{Effect, OwnerRecord, Registry, Rule, RuleSource, SessionRecord};
 /// Leases of one key at once from which on the host is taken for one that serves several clients by
 /// this key from one process. Two are a host that starts the next server before the former one has
 /// died.
-const CROWD: usize = 3;
+const MULTIPLEXED: usize = 3;
 
 /// A host, and what belongs to it.
 #[derive(Debug)]
@@ -22,9 +22,9 @@ pub(super) struct Owner {
     pub(super) sessions: BTreeSet<SessionId>,
     /// What the table of hosts says of it.
     pub(super) host_rule: Option<Siblings>,
-    /// The keys of which it was seen with a [`CROWD`] of leases at once. What has a label is not
+    /// The keys of which it was seen with a [`MULTIPLEXED`] of leases at once. What has a label is not
     /// among them: its user has said which server it is.
-    pub(super) crowded: BTreeSet<Key>,
+    pub(super) multiplexed_keys: BTreeSet<Key>,
     /// See [`OwnerRecord::conversations_at_once`].
     pub(super) conversations_at_once: bool,
     /// Programs with their directories of which it has held sessions of two keys at once, or one
@@ -44,7 +44,7 @@ impl Owner {
             name,
             sessions: BTreeSet::new(),
             host_rule,
-            crowded: BTreeSet::new(),
+            multiplexed_keys: BTreeSet::new(),
             conversations_at_once: false,
             ambiguous: BTreeSet::new(),
             losses: Vec::new(),
@@ -58,7 +58,7 @@ impl Owner {
             host,
             name,
             host_rule,
-            crowded,
+            multiplexed_keys,
             conversations_at_once,
             ambiguous,
             losses,
@@ -67,7 +67,7 @@ impl Owner {
         (
             host,
             Self {
-                crowded,
+                multiplexed_keys,
                 conversations_at_once,
                 ambiguous,
                 losses,
@@ -82,7 +82,7 @@ impl Owner {
             host,
             name: self.name.clone(),
             host_rule: self.host_rule,
-            crowded: self.crowded.clone(),
+            multiplexed_keys: self.multiplexed_keys.clone(),
             conversations_at_once: self.conversations_at_once,
             ambiguous: self.ambiguous.clone(),
             losses: self.losses.clone(),
@@ -128,7 +128,7 @@ impl Registry {
                     && !says_resume
                     && owner
                         .zip(key)
-                        .is_some_and(|(owner, key)| owner.crowded.contains(&key)) =>
+                        .is_some_and(|(owner, key)| owner.multiplexed_keys.contains(&key)) =>
             {
                 Siblings::Never
             }
@@ -176,7 +176,7 @@ impl Registry {
         let key = session.leading_key();
         let is_crowd = |key: &Key| {
             let of_key = self.by_key.get(&(host, *key));
-            of_key.is_some_and(|of_key| of_key.held().len() >= CROWD)
+            of_key.is_some_and(|of_key| of_key.held().len() >= MULTIPLEXED)
         };
         let is_named = session.description.label.is_some() || session.asked.is_some();
         let crowd = key.filter(|key| !is_named && is_crowd(key));
@@ -187,7 +187,7 @@ impl Registry {
         let Some(owner) = self.owners.get_mut(&host) else {
             return;
         };
-        let is_new_crowd = crowd.is_some_and(|crowd| owner.crowded.insert(crowd));
+        let is_new_crowd = crowd.is_some_and(|crowd| owner.multiplexed_keys.insert(crowd));
         let is_new_double = double.is_some_and(|double| owner.ambiguous.insert(double));
         let is_new_pair = at_once && !owner.conversations_at_once;
         owner.conversations_at_once |= at_once;

@@ -13,6 +13,8 @@ use mcp_sessiond_proto::{
     Siblings,
 };
 
+use super::Millis;
+
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];
 
@@ -29,7 +31,7 @@ pub struct OwnerRecord {
     /// What the table of hosts says of it.
     pub host_rule: Option<Siblings>,
     /// The keys without a label of which it was seen with three leases at once.
-    pub crowded: BTreeSet<Key>,
+    pub multiplexed_keys: BTreeSet<Key>,
     /// Whether it was seen with two conversations at once, whose keys are otherwise equal: it does
     /// not leave one for the other.
     pub conversations_at_once: bool,
@@ -124,6 +126,9 @@ pub struct Claimant {
     pub host: ProcessId,
     /// What is known of its host.
     pub rule: HostRule,
+    /// When its host started it, or the outermost launcher before it, where that is known: in ms of
+    /// the clock that start times are read from, the latest that it can have been.
+    pub started_ms: Option<Millis>,
     /// What its keys are made of.
     pub traits: Traits,
     /// The keys that it has claimed with, the latest last.
@@ -136,6 +141,7 @@ impl Claimant {
         Self {
             host,
             rule: HostRule::default(),
+            started_ms: None,
             traits,
             keys: Vec::new(),
         }
@@ -180,6 +186,9 @@ pub struct SessionRecord {
     pub opened_ms: u64,
     /// The newest epoch.
     pub epoch: Epoch,
+    /// When the front of this epoch has said that it leaves, in ms of the clock that start times are
+    /// read from; 0 where that is not known. None: it has not said so.
+    pub closed_ms: Option<Millis>,
     /// The process that holds it.
     pub holder: Option<ProcessId>,
     /// The file that its token goes to.

@@ -30,7 +30,8 @@ pub struct HostRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume: Option<Resume>,
     /// The variable in which it names the conversation to its servers. A server that has it is
-    /// resumed in the same conversation; `resume` counts for one that does not.
+    /// resumed in the same conversation: after a cut, and where the host reconnects at once after a
+    /// close. `resume` counts for one that does not have it, or has it from the host's own start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation: Option<String>,
 }
@@ -42,7 +43,10 @@ impl HostRow {
     /// A row that matches nothing, or says nothing, or allows a resume by the client's word.
     pub(super) fn check(&self) -> Result<(), &'static str> {
         let says = self.siblings.is_some() || self.resume.is_some() || self.conversation.is_some();
-        if self.resume == Some(Resume::Unknown) {
+        if self
+            .resume
+            .is_some_and(|resume| !Resume::CHOICES.contains(&resume))
+        {
             return Err("`resume` is `always`, `cut` or `never`");
         }
         match (&self.executable, &self.client) {
@@ -89,7 +93,9 @@ impl Row<'_> {
     fn resume(&self, gives: &impl Fn(&str) -> bool) -> Option<Resume> {
         match self.conversation {
             // What is never kept is not kept in a conversation, either.
-            Some(name) if self.resume != Some(Resume::Never) && gives(name) => Some(Resume::Always),
+            Some(name) if self.resume != Some(Resume::Never) && gives(name) => {
+                Some(Resume::Conversation)
+            }
             Some(_) => self.resume.or(Some(Resume::Cut)),
             None if self.siblings == Some(Siblings::Never) => Some(Resume::Never),
             None => self.resume,
@@ -269,17 +275,19 @@ const HOSTS: &[Known] = &[
         Run,
     )
     .mode(&["--acp", "--experimental-acp"]),
-    // In ACP, too, all its sessions share one server.
+    // In ACP, too, all its sessions share one server, which names the first. A subagent's own servers
+    // are closed at its end.
     host(
         "Qwen Code",
         &[Script("qwen"), Script("@qwen-code/qwen-code")],
-        Resume::Always,
+        Resume::Cut,
         Run,
-    ),
+    )
+    .conversation("QWEN_CODE_SESSION_ID"),
     // All sessions of a directory share its servers.
     host("opencode", &[Named("opencode")], Resume::Always, Run),
     host("opencode, ACP", &[Named("opencode")], Resume::Cut, Run).mode(&["acp"]),
-    // It kills a server that it does not want any more, whatever the reason.
+    // It kills each server that it ends, whatever the reason.
     host(
         "Zed",
         &[Named("zed"), Named("zed-editor")],

@@ -105,7 +105,7 @@ impl RecordCopy {
             host,
             name: self.host_name,
             host_rule: self.host_rule,
-            crowded: BTreeSet::new(),
+            multiplexed_keys: BTreeSet::new(),
             conversations_at_once: false,
             ambiguous: BTreeSet::new(),
             losses: Vec::new(),
@@ -135,6 +135,7 @@ impl RecordCopy {
             opened_ms: self.opened_ms,
             epoch,
             holder,
+            closed_ms: None,
             file: TokenFile {
                 host,
                 number: self.file,

@@ -74,6 +74,24 @@ fn a_close_ends_the_session_and_a_cut_does_not() {
     assert_eq!(count(&mut client), "1", "closed without a daemon");
 }
 
+/// There is no keeper that waits for the host: the daemon has the time of the close, and of the start.
+#[test]
+fn a_host_that_names_the_conversation_has_its_session_again_only_if_it_reconnects_at_once() {
+    for (again, next) in [(1, "1"), (60_000, "2")] {
+        let world = world(&format!("[backends]\nclosed_again_ms = {again}\n"))
+            .with_hosts("[{ executable = \"*\", conversation = \"CHAT\" }]");
+        let _daemon = world.daemon();
+        let servers = resumable(&world);
+        let words = wrapped(&world, std::slice::from_ref(&servers[0].1.url));
+        let connect = || Client::connected(world.front_with(&words, &[("CHAT", "one")]));
+        let mut client = connect();
+        assert_eq!(count(&mut client), "1", "{again}");
+        client.pipe.close();
+        client.pipe.wait();
+        assert_eq!(count(&mut connect()), next, "{again}");
+    }
+}
+
 /// Its host has begun no conversation that the signal could close.
 #[test]
 fn a_signal_to_a_front_that_was_only_probed_closes_nothing() {

@@ -313,7 +313,9 @@ fn the_flag_has_more_to_say_than_any_row() {
 
 #[test]
 fn a_host_that_names_the_conversation_gets_its_server_again_in_the_same_one() {
-    let world = host("[{ executable = \"*\", conversation = \"CHAT\" }]");
+    // The machine may be slow, and this is about who reconnects, and not when.
+    let world = keeping("closed_again_ms = 60000")
+        .with_hosts("[{ executable = \"*\", conversation = \"CHAT\" }]");
     let _daemon = world.daemon();
     let words = wrapped(&world, &tiny(&world));
     let connect =

@@ -32,6 +32,7 @@ _LOST = {
     "closed": "the host closed the previous server, and has not been seen to reconnect by closing",
     "conversations": "this host runs many conversations in one process",
     "unknown_host": "nothing is known of this host, which may end a conversation by closing or killing its server",
+    "closed_earlier": "the host had closed the previous server, and did not start the next one at once",
 }
 _NEVER = {
     "fresh_held": _LOST["sibling"],

@@ -30,6 +30,8 @@ pub(super) struct Entry {
     pub(super) epoch: u64,
     pub(super) holder: Option<ProcessId>,
     freed: u64,
+    /// When its front has said that it leaves.
+    closed: Option<Millis>,
     /// By the name of the backend: the keeper, and whether it was stopped.
     keepers: BTreeMap<Option<BackendName>, (ProcessId, bool)>,
     left: BTreeMap<ProcessId, Departure>,
@@ -40,7 +42,7 @@ pub(super) struct Entry {
 #[derive(Debug, Default)]
 struct Host {
     host_rule: Option<Siblings>,
-    crowded: BTreeSet<Key>,
+    multiplexed_keys: BTreeSet<Key>,
     conversations_at_once: bool,
     ambiguous: BTreeSet<ProgramDir>,
     losses: BTreeMap<Key, Loss>,
@@ -95,6 +97,7 @@ impl Book {
             epoch: session.epoch.0,
             holder: session.holder,
             freed: session.freed,
+            closed: session.closed_ms,
             keepers: keepers(session),
             left: BTreeMap::new(),
             touched: keepers(session).is_empty(),
@@ -116,7 +119,7 @@ impl Book {
             .max();
         let host = |record: &crate::OwnerRecord| Host {
             host_rule: record.host_rule,
-            crowded: record.crowded.clone(),
+            multiplexed_keys: record.multiplexed_keys.clone(),
             conversations_at_once: record.conversations_at_once,
             ambiguous: record.ambiguous.clone(),
             losses: record
@@ -224,11 +227,7 @@ impl Book {
                 return self.reconsider(claim.host, key);
             }
         }
-        if claim.rule.source != RuleSource::Library {
-            for key in [claim.key, claim.former].into_iter().flatten() {
-                self.end_forbidden(claim.host, key, Some(claim.rule));
-            }
-        }
+        self.end_forbidden_to(claim);
         match self.decide(claim) {
             Some((entry, outcome)) => {
                 self.apply(claim, entry, outcome, edited);
@@ -321,6 +320,30 @@ impl Book {
             let (owner, key) = (entry.owner, entry.key);
             match (of, loss) {
                 (_, None) => {}
+                // Nobody has come to reconnect.
+                (_, Some(Loss::Abandoned))
+                    if entry.holder.is_none()
+                        && entry.rule.resume == Resume::Conversation
+                        && entry.closed.is_some() =>
+                {
+                    let entry = self.entries.remove(number).expect("it was found just now");
+                    let left = || {
+                        entry
+                            .left
+                            .values()
+                            .filter(|left| left.epoch.0 == entry.epoch)
+                    };
+                    let has_token = entry.id.as_ref().is_some_and(|id| self.tokens.contains(id));
+                    let unused = left().count() > 0 && left().all(|left| !left.used);
+                    if let Some(key) = key
+                        && (has_token || entry.touched || !unused)
+                    {
+                        self.note_rule_of(&entry, key);
+                    }
+                    for (keeper, _) in entry.keepers.values() {
+                        self.words.remove(keeper);
+                    }
+                }
                 (Some(_), Some(loss)) if entry.holder.is_some() && loss.is_wanted() => {}
                 (Some(of), Some(loss)) => self.note_member(owner, key, of, *loss),
                 (None, Some(loss)) => self.note(owner, key, Some(*loss)),
@@ -401,6 +424,10 @@ impl Book {
             if entry.left.values().all(|known| known.epoch <= left.epoch) {
                 entry.left.retain(|_, former| former.epoch == left.epoch);
                 entry.left.insert(keeper, left);
+                if left.orderly && left.epoch.0 == entry.epoch {
+                    let at = left.at_ms.unwrap_or(0);
+                    entry.closed = Some(entry.closed.unwrap_or(at).min(at));
+                }
             }
         }
         for number in numbers {
@@ -557,8 +584,8 @@ impl Book {
             (None, of_host) => of_host,
         };
         let is_guess = [Siblings::Fresh, Siblings::Successor].contains(&wanted);
-        let is_crowded = key.is_some_and(|key| host.crowded.contains(&key));
-        if is_crowded && is_guess && asked.is_none() && !is_asked {
+        let is_multiplexed = key.is_some_and(|key| host.multiplexed_keys.contains(&key));
+        if is_multiplexed && is_guess && asked.is_none() && !is_asked {
             Siblings::Never
         } else {
             wanted
@@ -576,6 +603,15 @@ impl Book {
         self.end_forbidden(owner, key, None);
         let same =
             |claim: &Claim| claim.host == owner && [claim.key, claim.former].contains(&Some(key));
+        let waiting: Vec<Claim> = self
+            .waiting
+            .iter()
+            .filter(|claim| same(claim))
+            .cloned()
+            .collect();
+        for claim in waiting {
+            self.end_forbidden_to(&claim);
+        }
         let wanted: BTreeSet<Option<Key>> = self
             .waiting
             .iter()

@@ -210,6 +210,7 @@ fn a_key_with_a_crowd_counts_as_one_of_many_clients_until_the_host_exits() {
     bench.registry.set_policy(Policy {
         siblings: Siblings::Fresh,
         sessions_per_owner: 9,
+        closed_again_ms: AGAIN,
     });
     bench.claim(1);
     bench.claim_at_once(2);

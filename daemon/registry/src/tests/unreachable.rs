@@ -10,6 +10,7 @@ impl Bench {
         let left = Departure {
             epoch: lease.epoch,
             orderly,
+            at_ms: None,
             used,
         };
         let told =
@@ -200,6 +201,7 @@ fn a_conversation_that_the_host_has_left_takes_its_servers_along() {
     bench.registry.set_policy(Policy {
         siblings: Siblings::Fresh,
         sessions_per_owner: 9,
+        closed_again_ms: AGAIN,
     });
     assert_eq!(granted(bench.tell(claim)).because, Some(Loss::Conversation));
 }
@@ -214,6 +216,7 @@ fn a_host_that_has_two_conversations_at_once_leaves_none_for_another() {
     bench.registry.set_policy(Policy {
         siblings: Siblings::Fresh,
         sessions_per_owner: 9,
+        closed_again_ms: AGAIN,
     });
     let mut leases = [1, 2, 3].map(|id| bench.kept(id, 50 + id, of(id as u8)));
     // Whichever is cut off is found again, however many newer ones there are; after a restart, too.
@@ -524,6 +527,121 @@ fn of_an_unknown_host_only_what_was_not_used_goes_on_after_a_cut() {
     }
 }
 
+/// A subagent's server is closed at its end, and the next subagent has the same key. Start times are
+/// the kernel's.
+#[test]
+fn after_a_close_only_a_front_that_was_started_at_once_has_the_server_of_a_conversation() {
+    const LEFT: Millis = 50_000;
+    let started = |bench: &mut Bench, pid: u32, started_ms: Option<Millis>| Claim {
+        started_ms,
+        ..ruled(bench, pid, Resume::Conversation)
+    };
+    for (started_ms, resumed) in [
+        (Some(LEFT), true),
+        (Some(LEFT + AGAIN), true),
+        (Some(LEFT + AGAIN + 1), false),
+        // Two at once: it does not follow the other one.
+        (Some(LEFT - 1), false),
+        (None, false),
+    ] {
+        // With a keeper that says it, and without one; the daemon may end in between. The claim may
+        // have waited for the former front's exit.
+        for (has_keeper, restarts, waits) in [
+            (true, false, false),
+            (true, true, false),
+            (true, false, true),
+            (false, false, false),
+            (false, true, false),
+            (false, false, true),
+        ] {
+            let what = format!("{started_ms:?} {has_keeper} {restarts} {waits}");
+            let mut bench = Bench::new();
+            let claim = started(&mut bench, 1, None);
+            let lease = match has_keeper {
+                true => bench.kept_by(claim, 50),
+                false => granted(bench.tell(claim)),
+            };
+            bench.registry.touch(&lease.session);
+            if has_keeper {
+                let left = Departure {
+                    epoch: lease.epoch,
+                    orderly: true,
+                    at_ms: Some(LEFT),
+                    used: true,
+                };
+                let told =
+                    bench
+                        .registry
+                        .front_left(&lease.session, KeeperName(50), process(50), left);
+                told.expect("its keeper");
+            } else {
+                bench
+                    .registry
+                    .front_closed(&lease.session, lease.epoch, Some(LEFT));
+            }
+            let claim = Claim {
+                deadline: WAIT,
+                ..started(&mut bench, 2, started_ms)
+            };
+            let next = if waits {
+                assert_eq!(bench.tell(claim), [], "{what}");
+                granted(bench.exit(&[1]))
+            } else {
+                bench.exit(&[1]);
+                if restarts {
+                    bench = bench.restart();
+                }
+                assert!(bench.has(&lease), "{what}: its host may reconnect");
+                granted(bench.tell(claim))
+            };
+            assert_eq!(next.session == lease.session, resumed, "{what}");
+            // What the next daemon does not know it is told by the keeper, when that ends.
+            let is_known = !(has_keeper && restarts);
+            let because = (!resumed && is_known).then_some(Loss::ClosedEarlier);
+            assert_eq!(next.because, because, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_cut_of_a_conversation_is_resumed_whenever_the_next_front_was_started() {
+    let mut bench = Bench::new();
+    let claim = ruled(&mut bench, 1, Resume::Conversation);
+    let lease = bench.kept_by(claim, 50);
+    bench.exit(&[1]);
+    bench.left(&lease, 50, false, true);
+    let claim = ruled(&mut bench, 2, Resume::Conversation);
+    assert_eq!(granted(bench.tell(claim)).session, lease.session);
+}
+
+/// Its keeper has waited for that.
+#[test]
+fn a_server_whose_host_does_not_reconnect_ends_and_is_told_once() {
+    for used in [false, true] {
+        let mut bench = Bench::new();
+        for nth in 0..2 {
+            let (front, keeper) = (10 * nth + 1, 10 * nth + 50);
+            let claim = ruled(&mut bench, front, Resume::Conversation);
+            let lease = bench.kept_by(claim, keeper);
+            let because = (used && nth == 1).then_some(Loss::ClosedEarlier);
+            assert_eq!(lease.because, because, "{used} {nth}");
+            bench.exit(&[front]);
+            bench.left(&lease, keeper, true, used);
+            let ends = bench.registry.backend_ending(
+                &lease.session,
+                KeeperName(keeper),
+                process(keeper),
+                Some(Loss::Abandoned),
+            );
+            ends.expect("its keeper");
+            bench.exit(&[keeper]);
+            assert!(!bench.has(&lease));
+        }
+        let claim = ruled(&mut bench, 31, Resume::Conversation);
+        assert_eq!(granted(bench.tell(claim)).because, None, "{used}");
+    }
+}
+
 /// A server that was to be started at its first call never was.
 #[test]
 fn a_session_in_which_nothing_was_kept_is_told_to_nobody() {
@@ -571,8 +689,10 @@ fn a_front_without_a_keeper_closes_its_session_as_well() {
         let lease = granted(bench.tell(claim));
         bench
             .registry
-            .front_closed(&lease.session, Epoch(lease.epoch.0 + 1));
-        bench.registry.front_closed(&lease.session, lease.epoch);
+            .front_closed(&lease.session, Epoch(lease.epoch.0 + 1), None);
+        bench
+            .registry
+            .front_closed(&lease.session, lease.epoch, None);
         bench.exit(&[1]);
         assert_eq!(bench.has(&lease), resume == Resume::Always);
     }
@@ -594,6 +714,7 @@ fn where_nothing_is_resumed_a_session_ends_with_its_holder_and_a_used_one_is_tol
                 let left = Departure {
                     epoch: lease.epoch,
                     orderly: false,
+                    at_ms: None,
                     used,
                 };
                 let name = KeeperName(50);

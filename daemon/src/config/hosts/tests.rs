@@ -59,19 +59,19 @@ const LINES: &[(&str, &str, &str, Resume)] = &[
         "Claude Code",
         "/usr/bin/claude",
         "CLAUDE_CODE_SESSION_ID",
-        Resume::Always,
+        Resume::Conversation,
     ),
     (
         "Claude Code",
         "/usr/lib/node_modules/@anthropic-ai/claude-code/bin/claude.exe",
         "CLAUDE_CODE_SESSION_ID",
-        Resume::Always,
+        Resume::Conversation,
     ),
     (
         "Claude Code",
         "/home/u/.local/share/claude/versions/2.1.332",
         "CLAUDE_CODE_SESSION_ID",
-        Resume::Always,
+        Resume::Conversation,
     ),
     (
         "Claude Code",
@@ -108,8 +108,8 @@ const LINES: &[(&str, &str, &str, Resume)] = &[
     (
         "Qwen Code",
         "/usr/bin/node --max-old-space-size=9 /usr/bin/qwen --acp",
-        "",
-        Resume::Always,
+        "QWEN_CODE_SESSION_ID",
+        Resume::Conversation,
     ),
     ("opencode", "/usr/bin/opencode serve", "", Resume::Always),
     (
@@ -131,7 +131,7 @@ const LINES: &[(&str, &str, &str, Resume)] = &[
         "Copilot CLI",
         "/usr/bin/node /n/node_modules/@github/copilot/index.js",
         "COPILOT_AGENT_SESSION_ID",
-        Resume::Always,
+        Resume::Conversation,
     ),
     ("Goose", "/usr/bin/goose session", "", Resume::Cut),
     (
@@ -286,6 +286,7 @@ fn a_host_that_has_renamed_its_process_is_found_by_that_name() {
     };
     // What is left of the former arguments is empty.
     assert_eq!(titled("/usr/bin/node", "kimi-code", &["", ""]), Resume::Cut);
+    assert_eq!(titled("/usr/bin/node", "kimi-code    ", &[]), Resume::Cut);
     for (executable, title, rest) in [
         ("/usr/bin/node", "kimi-code", &["server.js"][..]),
         ("/usr/bin/node", "kimi-code-helper", &[""]),
@@ -338,7 +339,8 @@ fn a_row_of_the_configuration_may_name_the_conversations_variable() {
         ..row("app", None)
     }];
     let rule = |variables: &[&str]| of(&rows, "/bin/app", variables).1.resume;
-    assert_eq!((rule(&["CHAT"]), rule(&[])), (Resume::Always, Resume::Cut));
+    let wanted = (Resume::Conversation, Resume::Cut);
+    assert_eq!((rule(&["CHAT"]), rule(&[])), wanted);
     assert_eq!(conversation_variables(&rows).collect::<Vec<_>>(), ["CHAT"]);
 }
 

@@ -99,7 +99,7 @@ fn owner() -> impl Strategy<Value = OwnerRecord> {
                 host,
                 name,
                 host_rule,
-                (crowded, conversations_at_once),
+                (multiplexed_keys, conversations_at_once),
                 ambiguous,
                 losses,
                 rules,
@@ -107,7 +107,7 @@ fn owner() -> impl Strategy<Value = OwnerRecord> {
                 host,
                 name,
                 host_rule,
-                crowded,
+                multiplexed_keys,
                 conversations_at_once,
                 ambiguous,
                 losses,
@@ -136,7 +136,7 @@ fn claimant() -> impl Strategy<Value = Claimant> {
         conversation(),
         option::of(doubt),
         keys,
-        (resume(), any::<bool>()),
+        (resume(), any::<bool>(), any::<Option<u64>>()),
     )
         .prop_map(
             |(
@@ -146,10 +146,11 @@ fn claimant() -> impl Strategy<Value = Claimant> {
                 conversation,
                 doubt,
                 keys,
-                (resume, is_users),
+                (resume, is_users, started_ms),
             )| Claimant {
                 host,
                 rule: HostRule { resume, is_users },
+                started_ms,
                 traits: Traits {
                     program,
                     core,
@@ -221,6 +222,7 @@ fn any_session() -> impl Strategy<Value = SessionRecord> {
                 freed,
                 opened_ms,
                 epoch: Epoch(epoch),
+                closed_ms: holder.map(|holder| holder.start.0),
                 holder,
                 file: TokenFile {
                     host: owner,

@@ -79,7 +79,7 @@ impl Book {
         if outcome == Outcome::FreshNever && claim.siblings.is_none() && !is_rule {
             let by_choice =
                 host.host_rule == Some(Siblings::Never) || self.policy.siblings == Siblings::Never;
-            because = (host.crowded.contains(&key) && !by_choice).then_some(Loss::Crowd);
+            because = (host.multiplexed_keys.contains(&key) && !by_choice).then_some(Loss::Crowd);
         }
         if outcome == Outcome::FreshFirst
             && claim.description.entry.is_none()
@@ -142,6 +142,7 @@ impl Book {
                     .expect("it was found just now");
                 if outcome == Outcome::Resumed {
                     entry.epoch += 1;
+                    entry.closed = None;
                     (entry.key, entry.description) = (claim.key, claim.description.clone());
                     (entry.asked, entry.rule) = (claim.siblings, claim.rule);
                 }
@@ -187,11 +188,9 @@ impl Book {
             .filter(|_| entry.asked.is_none() && !has_label && of_key >= 3);
         // A front that has said that it leaves counts no more.
         let at_once = held().any(|other| {
-            let closed = other.left.values();
-            let mut closed = closed.filter(|left| left.epoch.0 == other.epoch);
-            let is_attended = !closed.any(|left| left.orderly);
             let keys = entry.key.zip(other.key);
-            is_attended && keys.is_some_and(|(key, other)| key.is_another_conversation_of(&other))
+            other.closed.is_none()
+                && keys.is_some_and(|(key, other)| key.is_another_conversation_of(&other))
         });
         let is_doubtful = entry.key.is_none();
         let mut others = held().filter(|other| other.key.is_some() && other.key != entry.key);
@@ -201,7 +200,7 @@ impl Book {
         facts.ambiguous.extend(double);
         facts.conversations_at_once |= at_once;
         if let Some(key) = crowd
-            && facts.crowded.insert(key)
+            && facts.multiplexed_keys.insert(key)
         {
             self.end_unreachable(host, key);
         }
@@ -245,6 +244,7 @@ impl Book {
             epoch: 1,
             holder: Some(claim.process),
             freed: 0,
+            closed: None,
             keepers: BTreeMap::new(),
             left: BTreeMap::new(),
             touched: false,

@@ -31,7 +31,7 @@ impl Book {
             let superseded = newer
                 .filter_map(|other| self.superseded_by(&other.key?, &other.description, entry))
                 .min_by_key(|loss| *loss != Loss::Conversation);
-            if siblings == Siblings::Never || self.forbids(entry.rule, entry) {
+            if siblings == Siblings::Never || self.forbids(entry.rule, None, entry) {
                 doomed.push((number, None));
             } else if superseded.is_some() {
                 doomed.push((number, superseded));
@@ -59,12 +59,20 @@ impl Book {
     }
 
     /// Whether this rule lets nobody have the entry as its last front has left it.
-    fn forbids(&self, rule: Rule, entry: &Entry) -> bool {
-        let mut left = entry.left.values();
-        let is_closed = left.any(|left| left.epoch.0 == entry.epoch && left.orderly);
+    fn forbids(&self, rule: Rule, claim: Option<&Claim>, entry: &Entry) -> bool {
+        let is_closed = entry.closed.is_some();
         match rule.resume {
             _ if entry.owner == ProcessId::USER => false,
             Resume::Always => false,
+            Resume::Conversation => match (claim, entry.closed) {
+                (Some(claim), Some(at)) => {
+                    let again = self.policy.closed_again_ms;
+                    !claim
+                        .started_ms
+                        .is_some_and(|started| at <= started && started - at <= again)
+                }
+                _ => false,
+            },
             Resume::Cut => is_closed,
             Resume::Unknown => is_closed || self.was_used(entry) == Some(true),
             Resume::Never => true,
@@ -85,13 +93,22 @@ impl Book {
         }
     }
 
+    /// Ends the free entries that this claim may not have.
+    pub(super) fn end_forbidden_to(&mut self, claim: &Claim) {
+        for key in [claim.key, claim.former].into_iter().flatten() {
+            self.end_forbidden(claim.host, key, Some(claim));
+        }
+    }
+
     /// Ends the free entries of a key that a rule forbids to resume: their own, or that of a claim.
-    pub(super) fn end_forbidden(&mut self, owner: ProcessId, key: Key, rule: Option<Rule>) {
+    pub(super) fn end_forbidden(&mut self, owner: ProcessId, key: Key, claim: Option<&Claim>) {
+        let rule = claim.map(|claim| claim.rule);
+        let rule = rule.filter(|rule| rule.source != RuleSource::Library);
         let forbidden = self.numbers(|entry| {
             entry.owner == owner
                 && entry.key == Some(key)
                 && entry.holder.is_none()
-                && self.forbids(rule.unwrap_or(entry.rule), entry)
+                && self.forbids(rule.unwrap_or(entry.rule), claim, entry)
         });
         for number in forbidden {
             let entry = self.entries.remove(&number).expect("it was found just now");
@@ -162,6 +179,7 @@ fn loss_of(rule: Rule) -> Loss {
     match rule.resume {
         Resume::Never => Loss::Conversations,
         Resume::Unknown => Loss::UnknownHost,
+        Resume::Conversation => Loss::ClosedEarlier,
         _ => Loss::Closed,
     }
 }
