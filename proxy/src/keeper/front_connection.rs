@@ -6,7 +6,7 @@ use std::io;
 use bytes::Bytes;
 use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::Epoch;
-use mcp_sessiond_proto::backends::frame::Kind;
+use mcp_sessiond_proto::backends::frame::{Frame, Kind};
 
 use crate::frames::{Frames, PendingFrames};
 use crate::lines::Line;
@@ -40,8 +40,9 @@ pub struct FrontConnection {
     stderr_skipped: u64,
     handed_out: u64,
     confirmed: u64,
-    /// How it is about to leave: 0, or the number of the signal that ends it.
-    leaves: Option<u64>,
+    /// How it is about to leave: 0, or the number of the signal that ends it; and since when, in ms
+    /// of the clock that start times are read from, or 0.
+    leaves: Option<(u64, u64)>,
     /// How many ends of backends it has told its host.
     heard: u64,
 }
@@ -102,11 +103,17 @@ impl FrontConnection {
     }
 
     /// Takes in what it says beside messages. False: that breaks the protocol.
-    pub fn note(&mut self, kind: Kind, number: u64) -> bool {
-        match kind {
+    pub fn note(&mut self, said: &Frame) -> bool {
+        let number = said.number;
+        match said.kind {
             Kind::Confirm => self.confirmed = number.clamp(self.confirmed, self.handed_out),
             Kind::Heard => self.heard = self.heard.max(number),
-            Kind::Leave => self.leaves = Some(number),
+            Kind::Leave => {
+                let since = said.bytes().try_into().map_or(0, u64::from_be_bytes);
+                // Its first sign counts.
+                let since = self.leaves.map_or(since, |(_, since)| since);
+                self.leaves = Some((number, since));
+            }
             _ => return false,
         }
         true
@@ -115,23 +122,23 @@ impl FrontConnection {
     /// Takes in what it has said beside messages, as far as that is there. Its messages are lost.
     pub fn note_rest(&mut self) {
         while let Some(said) = self.reader.next_at_once() {
-            let _ = self.note(said.kind, said.number);
+            let _ = self.note(&said);
         }
         // In the middle of a message it can't say how it leaves. Its host may have closed it, and then
         // nobody else may have the server.
         if self.reader.is_mid_frame() {
-            self.leaves.get_or_insert(0);
+            self.leaves.get_or_insert((0, 0));
         }
     }
 
-    /// Whether it has said that it is about to leave.
-    pub fn is_leaving(&self) -> bool {
-        self.leaves.is_some()
+    /// Since when it is about to leave, as it has said; 0 where that is not known.
+    pub fn leaves_since(&self) -> Option<u64> {
+        self.leaves.map(|(_, since)| since)
     }
 
     /// Whether a signal has ended it.
     pub fn is_signalled(&self) -> bool {
-        self.leaves.is_some_and(|signal| signal > 0)
+        self.leaves.is_some_and(|(signal, _)| signal > 0)
     }
 
     /// Messages that it was handed and has not passed on, as far as is known.
@@ -205,7 +212,7 @@ mod tests {
             theirs.try_write(&line[..sent]).expect("there is room");
             drop(theirs);
             front.note_rest();
-            assert_eq!(front.is_leaving(), is_leaving, "{sent}");
+            assert_eq!(front.leaves_since().is_some(), is_leaving, "{sent}");
         }
     }
 
@@ -215,12 +222,17 @@ mod tests {
         front.hand_out(Bytes::from_static(b"{}"));
         let said = [(Kind::Confirm, 9), (Kind::Heard, 2), (Kind::Leave, 15)];
         for (kind, number) in said {
-            let frame = mcp_sessiond_proto::backends::frame::frame(kind, number, b"");
+            let body = if kind == Kind::Leave {
+                7_u64.to_be_bytes()
+            } else {
+                [0; 8]
+            };
+            let frame = mcp_sessiond_proto::backends::frame::frame(kind, number, &body);
             theirs.try_write(&frame).expect("there is room");
         }
         drop(theirs);
         front.note_rest();
         assert_eq!((front.unconfirmed(), front.ends_told()), (0, 2));
-        assert!(front.is_leaving() && front.is_signalled());
+        assert!(front.leaves_since() == Some(7) && front.is_signalled());
     }
 }

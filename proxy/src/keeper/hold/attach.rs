@@ -16,7 +16,7 @@ use super::{Keeper, LAST_LINES_WAIT, SETTLED};
 use crate::frames::Frames;
 use crate::keeper::front_connection::FrontConnection;
 use crate::keeper::program_change::ProgramFile;
-use crate::keeper::requests::{Incoming, KeeperContext, LeaseCheck, reply};
+use crate::keeper::requests::{FrontRule, Incoming, KeeperContext, LeaseCheck, reply};
 use crate::lines::Line;
 use crate::socket::SocketWriter;
 
@@ -57,8 +57,10 @@ impl Keeper {
                 reader,
                 writer,
             } => {
-                if let LeaseCheck::Holder(_, resume) = check {
-                    self.resume = resume;
+                match check {
+                    LeaseCheck::Holder(_, rule) => self.rule = rule,
+                    // When this front was started is not known.
+                    _ => self.rule.closed_ms = FrontRule::NONE.closed_ms,
                 }
                 let refused = match self.admit(&attach, process.id(), check) {
                     Ok(()) if attach.continues => {
@@ -83,12 +85,12 @@ impl Keeper {
     /// it. What that one has sent, its last words included, is read before.
     async fn forbids(&mut self, process: ProcessId) -> bool {
         let former = self.last.1.filter(|former| *former != process);
-        if former.is_none() || self.resume == Resume::Always {
+        if former.is_none() || self.rule.resume == Resume::Always {
             return false;
         }
         self.read_to_end().await;
         self.detach();
-        self.resume == Resume::Never || self.closed
+        self.rule.forbids(self.closed, self.relay.is_used())
     }
 
     /// Reads what the attached front has still sent: until its end, or until nothing more comes
@@ -106,16 +108,17 @@ impl Keeper {
     /// Handles what a front says that continues no other one.
     pub(super) fn handle_frame(&mut self, said: Frame) {
         let now = self.now();
-        match (said.kind, said.body) {
-            (Kind::Line, Line::Whole(line)) => self.relay.from_front(line, now),
-            (Kind::Line, Line::Oversized { head, tail }) => {
-                self.relay.oversized_from_front(&head, &tail, now);
+        if said.kind != Kind::Line {
+            let front = self.front.as_mut();
+            if !front.is_some_and(|front| front.note(&said)) {
+                self.detach();
             }
-            (kind, _) => {
-                let front = self.front.as_mut();
-                if !front.is_some_and(|front| front.note(kind, said.number)) {
-                    self.detach();
-                }
+            return;
+        }
+        match said.body {
+            Line::Whole(line) => self.relay.from_front(line, now),
+            Line::Oversized { head, tail } => {
+                self.relay.oversized_from_front(&head, &tail, now);
             }
         }
     }
@@ -237,14 +240,16 @@ impl Keeper {
         self.relay.ends_told(front.ends_told());
         self.signalled = front.is_signalled();
         // Where its `initialize` had no answer, no conversation has begun that could be closed.
-        self.closed = front.is_leaving() && self.relay.has_conversed();
-        self.relay.detach(unconfirmed, self.closed, self.now());
+        self.closed = front.leaves_since().filter(|_| self.relay.has_conversed());
+        let orderly = self.closed.is_some();
+        self.relay.detach(unconfirmed, orderly, self.now());
         self.since = Instant::now();
         let request = LeftRequest {
             session: self.context.session.clone(),
             keeper: self.context.keeper,
             epoch: front.epoch,
-            orderly: self.closed,
+            orderly,
+            at_ms: self.closed.unwrap_or(0),
             used: self.relay.is_used(),
         };
         // If the daemon does not get this, the session counts as used and cut off, and is kept for

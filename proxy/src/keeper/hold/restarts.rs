@@ -160,7 +160,7 @@ impl Keeper {
         let (control, counts) = (self.control.clone(), self.counts_report());
         let (session, keeper) = (self.context.session.clone(), self.context.keeper);
         let loss = match why {
-            End::Lingered if self.closed => Some(Loss::Abandoned),
+            End::Lingered if self.closed.is_some() => Some(Loss::Abandoned),
             End::Lingered => Some(Loss::Lingered),
             End::Signal | End::HostGone | End::SocketGone => None,
         };
