@@ -384,7 +384,7 @@ fn a_variable_is_set_by_a_host_that_was_not_started_with_the_same() {
     let mut child = Command::new("cat")
         .env("MCP_SESSIOND_CHAT", "one")
         .env("MCP_SESSIOND_NO_CHAT", "")
-        .stdin(std::process::Stdio::piped())
+        .stdin(Stdio::piped())
         .spawn()
         .expect("cat");
     let child_process = PinnedProcess::open(child.id()).expect("it lives");

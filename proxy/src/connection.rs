@@ -13,7 +13,7 @@ use crate::frames::{FrameSender, Frames, PendingFrames};
 use crate::lines::Line;
 use crate::server::connector::Attachment;
 use crate::server::keeper_connector::KeeperWatch;
-use crate::signals::ending_signal;
+use crate::signals::leaving_now;
 use crate::socket::SocketReader;
 use crate::stderr::ServerStderr;
 
@@ -167,7 +167,7 @@ impl Connection {
     /// The server is told that its host leaves. Never waits.
     pub(crate) fn leave(&self) {
         if let Self::Keeper(keeper) = self {
-            keeper.sender.leave(ending_signal());
+            keeper.sender.leave(leaving_now());
         }
     }
 

@@ -14,7 +14,6 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcp_sessiond_process::start_clock_ms;
 use mcp_sessiond_proto::backends::frame::{
     Frame, FrameBuffer, FrameError, HEADER_LEN, Header, Kind,
 };
@@ -309,16 +308,14 @@ impl FrameSender {
     /// This front is about to leave, by a signal of this number, or because its host has closed its
     /// end (0). Never waits: a line that was begun ends first. If it does not, since the keeper has
     /// no room for it, the keeper takes that for the same.
-    pub(crate) fn leave(&self, signal: u64) {
-        self.leave_within(signal, Duration::ZERO);
+    pub(crate) fn leave(&self, how: (u64, u64)) {
+        self.leave_within(how, Duration::ZERO);
     }
 
     /// The same for a process that ends at once: waits so long for the end of a line.
-    pub(crate) fn leave_within(&self, signal: u64, within: Duration) {
-        // A keeper that is stopped reads it later.
-        let since = start_clock_ms();
+    pub(crate) fn leave_within(&self, how: (u64, u64), within: Duration) {
         let mut state = self.state();
-        state.leave = Some((signal, since));
+        state.leave = Some(how);
         let is_mid_line = |state: &mut State| state.is_mid_line;
         (state, _) = self
             .line_ended
@@ -450,7 +447,7 @@ mod tests {
         sender.pass_on(2);
         sender.heard(1);
         sender.pass_on(3);
-        sender.leave(15);
+        sender.leave((15, 7));
         drop(sender);
         let wanted = [
             (Kind::Line, 0, 2),
@@ -491,7 +488,7 @@ mod tests {
         assert_eq!(would_block.kind(), io::ErrorKind::WouldBlock);
         sender.pass_on(1);
         sender.pass_on(1);
-        sender.leave(0);
+        sender.leave((0, 7));
         let read = std::thread::spawn(move || frames(keeper));
         send(&sender, &mut lines);
         drop(sender);
@@ -519,7 +516,7 @@ mod tests {
                 }
             };
             assert_eq!(would_block.kind(), io::ErrorKind::WouldBlock);
-            sender.leave(0);
+            sender.leave((0, 7));
             drop(sender);
             assert_eq!(frames(keeper).last(), Some(&(Kind::Leave, 0, 8)), "{bytes}");
         }

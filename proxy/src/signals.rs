@@ -9,6 +9,7 @@ use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use mcp_sessiond_process::signals::not_ignored;
+use mcp_sessiond_process::start_clock_ms;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -19,10 +20,12 @@ pub const ENDING: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP
 /// The signal that has asked this process to end; 0: none has.
 static SIGNALLED: AtomicI32 = AtomicI32::new(0);
 
-/// The number of the signal that ends this process, and 0 where its host has closed its end: keepers
-/// hear of it with the leave.
-pub(crate) fn ending_signal() -> u64 {
-    u64::try_from(SIGNALLED.load(Ordering::Relaxed)).unwrap_or(0)
+/// The number of the signal that ends this process, and 0 where its host has closed its end; and the
+/// time, in ms of the clock that start times are read from: keepers hear of both with the leave, and
+/// one that is stopped reads it later.
+pub(crate) fn leaving_now() -> (u64, u64) {
+    let signal = u64::try_from(SIGNALLED.load(Ordering::Relaxed)).unwrap_or(0);
+    (signal, start_clock_ms())
 }
 
 /// This signal has asked this process to end.

@@ -46,3 +46,14 @@ section! {
         stderr_bytes: usize = 64 * 1024; ..=STDERR_MAX,
     }
 }
+
+/// How long a front takes at most from its start until it attaches.
+const ATTACH_WAIT_MS: u64 = 2_000;
+
+impl Backends {
+    /// How long a backend stays after a close where the host names the conversation: the next front
+    /// has to have been started by then, and to attach.
+    pub fn closed_again_linger_ms(&self) -> u64 {
+        self.closed_again_ms.saturating_add(ATTACH_WAIT_MS)
+    }
+}

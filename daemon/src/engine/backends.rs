@@ -34,9 +34,6 @@ const ENDING_RETRY_MS: u32 = 5;
 /// for its own front to attach again.
 const UNRESUMABLE_LINGER_MS: u64 = 2_000;
 
-/// How long a front takes at most from its start until it attaches.
-const ATTACH_WAIT_MS: u64 = 2_000;
-
 /// A slow task for a keeper.
 #[derive(Debug)]
 pub enum Charge {
@@ -147,8 +144,7 @@ impl Engine {
         let lingers = (
             linger(config.linger_ms, resume != Resume::Never),
             match resume {
-                // The next front has to have been started by then, and to attach.
-                Resume::Conversation if !is_users => config.closed_again_ms + ATTACH_WAIT_MS,
+                Resume::Conversation if !is_users => config.closed_again_linger_ms(),
                 resume => linger(config.closed_linger_ms, resume == Resume::Always),
             },
         );
@@ -359,21 +355,14 @@ impl Engine {
     /// # Errors
     /// When it is not registered so.
     pub fn front_left(&self, peer: &PinnedProcess, request: &LeftRequest) -> Result<(), Error> {
-        let LeftRequest {
-            session,
-            keeper,
-            epoch,
-            orderly,
-            at_ms,
-            used,
-        } = request;
+        let (session, keeper) = (&request.session, request.keeper);
         let left = Departure {
-            epoch: *epoch,
-            orderly: *orderly,
-            at_ms: Some(*at_ms).filter(|at_ms| *at_ms > 0),
-            used: *used,
+            epoch: request.epoch,
+            orderly: request.orderly,
+            at_ms: Some(request.at_ms).filter(|at_ms| *at_ms > 0),
+            used: request.used,
         };
-        self.tell(|registry| registry.front_left(session, *keeper, peer.id(), left))
+        self.tell(|registry| registry.front_left(session, keeper, peer.id(), left))
     }
 
     /// A keeper, which is `peer` itself, tells why it is about to end.

@@ -14,7 +14,7 @@ use super::input_end::InputEnd;
 use super::probe::count_if_only_probed;
 use crate::frames::FrameSender;
 use crate::server::child::forward_signal;
-use crate::signals::{die_of, ending_signal, note_signal, when_told_to_end};
+use crate::signals::{die_of, leaving_now, note_signal, when_told_to_end};
 
 /// How long a signal waits until whoever carries lines has told the keepers: long enough for a few
 /// bytes to each of them. The host may have no patience for more.
@@ -34,7 +34,7 @@ impl CurrentKeeper {
     fn leave_within(&self, patience: Duration) {
         let keeper = self.0.locked().clone();
         if let Some(keeper) = keeper {
-            keeper.leave_within(ending_signal(), patience);
+            keeper.leave_within(leaving_now(), patience);
         }
     }
 }

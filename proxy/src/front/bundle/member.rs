@@ -29,7 +29,7 @@ use crate::server::keeper_connector::{KeeperConnector, SessionCalls};
 use crate::server::remote::{ResumeStore, StoreUsers};
 use crate::server::shared::connector::SharedConnector;
 use crate::server::shared::{Looking, Shared};
-use crate::signals::{GivenMask, ending_signal};
+use crate::signals::{GivenMask, leaving_now};
 use crate::stderr::{NamedStderr, Stderr};
 
 /// What all backends of a front have in common.
@@ -362,7 +362,7 @@ impl Drop for OpenGuard {
         };
         match connected {
             Connected::Keeper(attachment) if *self.common.leaving.borrow() => {
-                attachment.sender.leave(ending_signal());
+                attachment.sender.leave(leaving_now());
             }
             _ => drop(tokio::spawn(self.session.clone().stop())),
         }
