@@ -434,11 +434,13 @@ class Campaign:
                         self.bad("silent", f"{other} ended with its connection, and no line says why: {self.unread(conversation=other[1:])}")
                     self.rule_told.add(other)
                 continue
-            reason = REASONS.get(cause) if other == name and cause else MAY_END.get(self.kind) if is_mine else None
-            if not await self.until(lambda: self.losses(other, reason) >= fresh or fresh and self.kind in MAY_END and self.says(other, reason), LINE):
+            # A program that was edited is another one from the next orderly close on.
+            event = "edit" if self.kind in CLOSES and self.world.edits else self.kind
+            reason = REASONS.get(cause) if other == name and cause else MAY_END.get(event) if is_mine else None
+            if not await self.until(lambda: self.losses(other, reason) >= fresh or fresh and event in MAY_END and self.says(other, reason), LINE):
                 self.bad("silent", f"{fresh} fresh servers of {other} after a kill of {'+'.join(victims) or self.kind}, of which the lines name "
                                    f"{self.losses(other, reason)}: {self.unread()}")
-            may_end = is_mine and (other == name or self.kind in ("sockets", "records")) and self.kind in MAY_END
+            may_end = is_mine and (other == name or event in ("sockets", "records", "edit")) and event in MAY_END
             if fresh and not may_end and (other != name or cause is None):
                 self.bad("lost", f"{other} was started {fresh} times for no reason: {self.unread()}")
         if rule is not False:
