@@ -1,10 +1,11 @@
-//! Signals: which of them are blocked, for whom; waiting for those that end a front, and death by
-//! one.
+//! Signals: which of them are blocked, for whom; waiting for those of a front, which end it or are
+//! its servers'; and death by one.
 //!
 //! A host may have blocked signals that we need, and what we block must not be blocked in the
 //! server that we start. So each of our programs sets its own mask first, and gives the host's to
 //! whatever it starts.
 
+use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -16,6 +17,17 @@ use signal_hook::low_level::emulate_default_handler;
 /// The signals by which somebody asks a program to end.
 pub const ENDING: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 
+/// The signals that a front waits for: those, and what it hands on to its servers.
+pub const FRONT: [Signal; 7] = [
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGHUP,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGWINCH,
+    Signal::SIGCONT,
+];
+
 /// The signal that has asked this process to end; 0: none has.
 static SIGNALLED: AtomicI32 = AtomicI32::new(0);
 
@@ -26,7 +38,7 @@ pub(crate) fn ending_signal() -> u64 {
 }
 
 /// This signal has asked this process to end.
-pub(crate) fn note_signal(signal: Signal) {
+fn note_signal(signal: Signal) {
     SIGNALLED.store(signal as i32, Ordering::Relaxed);
 }
 
@@ -65,19 +77,66 @@ impl GivenMask {
     }
 }
 
-/// Calls this, in a thread of its own, whenever a signal comes that asks this process to end. All
+/// How far a front has come that leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum Leaving {
+    /// It stays.
+    #[default]
+    No,
+    /// Its host has closed its end. What the host waits for may still be answered.
+    Closed,
+    /// It waits for no answer any more, but for servers that end with it.
+    Done,
+}
+
+/// What a signal to a front means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// The front is to end.
+    End(Signal),
+    /// It is for the server.
+    ForServer(Signal),
+}
+
+impl Heard {
+    /// `is_first`: no signal has asked this process to end before. After one that has, the next one
+    /// is the server's, too, which has its time to end.
+    fn of(signal: Signal, had_terminal: bool, is_first: bool) -> Self {
+        let is_for_server = match signal {
+            // Where a terminal has closed, whoever ran on it ends.
+            Signal::SIGHUP => !had_terminal || has_terminal(),
+            signal => !ENDING.contains(&signal),
+        };
+        match is_for_server || !is_first {
+            true => Self::ForServer(signal),
+            false => Self::End(signal),
+        }
+    }
+}
+
+/// Whether this process has a controlling terminal that still exists.
+fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
+}
+
+/// Calls this, in a thread of its own, whenever a [signal of a front's](FRONT) comes. All
 /// other threads have [blocked](GivenMask::block) these signals, so that none of their calls is
 /// interrupted, and a signal that has come before this is called waits for it.
 ///
 /// # Errors
 /// When there can be no more threads or descriptors.
-pub(crate) fn when_told_to_end(mut act: impl FnMut(Signal) + Send + 'static) -> io::Result<()> {
-    let mut signals = Signals::new(not_ignored(&ENDING))?;
+pub(crate) fn when_signalled(mut act: impl FnMut(Heard) + Send + 'static) -> io::Result<()> {
+    let mut signals = Signals::new(not_ignored(&FRONT))?;
+    let had_terminal = has_terminal();
     let waiting = move || {
-        let _ = GivenMask::unblock(&ENDING);
+        let _ = GivenMask::unblock(&FRONT);
         for signal in &mut signals {
             if let Ok(signal) = Signal::try_from(signal) {
-                act(signal);
+                let heard = Heard::of(signal, had_terminal, ending_signal() == 0);
+                if let Heard::End(signal) = heard {
+                    note_signal(signal);
+                }
+                act(heard);
             }
         }
     };
@@ -85,6 +144,14 @@ pub(crate) fn when_told_to_end(mut act: impl FnMut(Signal) + Send + 'static) -> 
         .name("signals".into())
         .spawn(waiting)
         .map(drop)
+}
+
+/// Ends this process as the signal ends it that has asked it to, if one has; else with this code.
+pub(crate) fn exit(code: u8) -> ! {
+    match Signal::try_from(SIGNALLED.load(Ordering::Relaxed)) {
+        Ok(signal) => die_of(signal),
+        Err(_) => std::process::exit(code.into()),
+    }
 }
 
 /// Ends this process by this signal, as if it had not been caught.

@@ -11,6 +11,7 @@ mod by_hand;
 mod counts;
 mod cuts;
 mod deaths;
+mod ends;
 mod exits;
 mod failed_starts;
 mod fidelity;

@@ -69,15 +69,20 @@ pub enum Kind {
     /// From the client: it is about to leave. The number: 0, its host has closed its end; otherwise
     /// that of the signal that ends the client.
     Leave = 10,
-    /// From the client: end the backend.
+    /// From the client: end the backend, if the client continues another one, or has left and its
+    /// backend ends with it.
     End = 11,
     /// From the keeper: it ends the backend on purpose.
     Ending = 12,
+    /// From the client: its host has closed its input, and this is behind all that the host has said.
+    Closed = 13,
+    /// From the client: a signal of this number for the backend. It ends nothing by itself.
+    Signal = 14,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Request,
         Self::Reply,
         Self::Line,
@@ -90,6 +95,8 @@ impl Kind {
         Self::Leave,
         Self::End,
         Self::Ending,
+        Self::Closed,
+        Self::Signal,
     ];
 }
 

@@ -235,6 +235,11 @@ impl Link {
         self.open.is_settled()
     }
 
+    /// Whether the host has closed its end.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// Whether the host has sent more than a probe.
     pub fn is_used(&self) -> bool {
         self.used

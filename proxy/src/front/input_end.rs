@@ -1,6 +1,6 @@
 //! The end of a front's input. The host has closed its end, or is gone: the keeper is told at
-//! once, and the front exits when everything is answered, and at the latest after
-//! `backends.stop_wait_ms`, as a server is given. What it waits for by then may never come: an
+//! once, and the front waits until everything is answered, and at the latest for
+//! `backends.stop_wait_ms`. What it waits for by then may never come: an
 //! answer of a server that hangs, room for a line to one that reads nothing, or a keeper.
 
 use std::fs::File;
@@ -22,14 +22,13 @@ const SHUT_DOWN: PollFlags = PollFlags::empty();
 pub(crate) struct InputEnd {
     /// Tells the keepers that the host leaves.
     pub(crate) leave: Box<dyn FnOnce() + Send>,
-    /// Whether this process is to exit then: where the command is run as it is, the command's exit
-    /// ends it.
-    pub(crate) exits: Box<dyn Fn() -> bool + Send>,
+    /// Nobody waits for answers any more.
+    pub(crate) done: Box<dyn FnOnce() + Send>,
 }
 
 /// Waits, in a thread of its own, until nobody can write to the input any more: whoever reads it
 /// may be busy with what came before. Files and terminals have no such end, and their readers call
-/// [`exit_within`].
+/// [`when_unread`].
 ///
 /// # Errors
 /// When there can be no more threads or descriptors.
@@ -42,19 +41,10 @@ pub(crate) fn watch(
     let (input, output) = (input.try_clone()?, output.try_clone()?);
     let watching = move || {
         wait_until_closed(&input);
-        let InputEnd { leave, exits } = end;
-        let exiting = move || {
-            wait_until_unread_for(&output, within);
-            if exits() {
-                std::process::exit(0);
-            }
-        };
+        let InputEnd { leave, done } = end;
         // Telling them may have to wait for whoever writes to the host.
-        let timer = std::thread::Builder::new()
-            .name("exit".into())
-            .spawn(exiting);
+        when_unread(output, within, done);
         leave();
-        drop(timer);
     };
     std::thread::Builder::new()
         .name("input-end".into())
@@ -62,10 +52,14 @@ pub(crate) fn watch(
         .map(drop)
 }
 
-/// Exits when nobody can read the output any more, and at the latest after this time.
-pub(crate) fn exit_within(output: &File, within: Duration) -> ! {
-    wait_until_unread_for(output, within);
-    std::process::exit(0);
+/// Does this when nobody can read the output any more, and at the latest after this time.
+pub(crate) fn when_unread(output: File, within: Duration, done: impl FnOnce() + Send + 'static) {
+    let waiting = move || {
+        wait_until_unread_for(&output, within);
+        done();
+    };
+    let timer = std::thread::Builder::new().name("unread".into());
+    drop(timer.spawn(waiting));
 }
 
 /// Waits until the host can't write to us any more.
@@ -76,10 +70,6 @@ fn wait_until_closed(input: &File) {
 
 /// Waits until no process can read our output any more: the host is gone, or has closed that end,
 /// too.
-pub(crate) fn wait_until_unread(output: &File) {
-    wait_for(output, PollFlags::empty(), None);
-}
-
 fn wait_until_unread_for(output: &File, time: Duration) {
     wait_for(output, PollFlags::empty(), Some(Instant::now() + time));
 }
@@ -112,9 +102,9 @@ mod tests {
         let (said, told) = mpsc::channel();
         let (output, _reader) = UnixStream::pair().expect("a pair");
         let leave = Box::new(move || said.send(()).expect("a test"));
-        let exits = Box::new(|| false);
+        let done = Box::new(|| {});
         let (input, output) = (File::from(input), File::from(OwnedFd::from(output)));
-        watch(&input, &output, Duration::ZERO, InputEnd { leave, exits }).expect("a thread");
+        watch(&input, &output, Duration::ZERO, InputEnd { leave, done }).expect("a thread");
         assert!(told.try_recv().is_err());
         end();
         told.recv().expect("told");

@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use mcp_sessiond_process::ProcessId;
 use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt as _, sink};
 use tokio::net::unix::pipe;
@@ -114,13 +115,20 @@ impl Backend {
         words
     }
 
+    /// Closes its standard input. Returns the processes to spare if it exits by that: whoever loses
+    /// its parent by the exit itself is none of them.
+    pub fn close_input(&mut self, children: &Children) -> BTreeSet<ProcessId> {
+        let detached = children.detached(self.pid);
+        self.input = None;
+        detached
+    }
+
     /// Takes it down, with what it has started: its standard input is closed, and signals follow,
     /// `patience` apart. What it still says is read, so that it can end, and thrown away.
     pub async fn take_down(mut self, children: &Children, stop_mode: StopMode, patience: Duration) {
         let polite = matches!(stop_mode, StopMode::Graceful { .. });
-        // Before it can have exited: who loses its parent by that is none of them.
         let detached = if polite {
-            children.detached(self.pid)
+            self.close_input(children)
         } else {
             BTreeSet::new()
         };

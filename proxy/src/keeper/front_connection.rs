@@ -7,6 +7,7 @@ use bytes::Bytes;
 use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::Epoch;
 use mcp_sessiond_proto::backends::frame::Kind;
+use nix::sys::signal::Signal;
 
 use crate::frames::{Frames, PendingFrames};
 use crate::lines::Line;
@@ -42,6 +43,8 @@ pub struct FrontConnection {
     confirmed: u64,
     /// How it is about to leave: 0, or the number of the signal that ends it.
     leaves: Option<u64>,
+    /// Whether its host has closed its input, and all that the host has said came before.
+    pub has_closed: bool,
     /// How many ends of backends it has told its host.
     heard: u64,
 }
@@ -62,6 +65,7 @@ impl FrontConnection {
             handed_out: 0,
             confirmed: 0,
             leaves: None,
+            has_closed: false,
             heard: 0,
         }
     }
@@ -106,7 +110,9 @@ impl FrontConnection {
         match kind {
             Kind::Confirm => self.confirmed = number.clamp(self.confirmed, self.handed_out),
             Kind::Heard => self.heard = self.heard.max(number),
+            Kind::Leave if number == 0 => _ = self.leaves.get_or_insert(0),
             Kind::Leave => self.leaves = Some(number),
+            Kind::Closed => self.has_closed = true,
             _ => return false,
         }
         true
@@ -129,9 +135,9 @@ impl FrontConnection {
         self.leaves.is_some()
     }
 
-    /// Whether a signal has ended it.
-    pub fn is_signalled(&self) -> bool {
-        self.leaves.is_some_and(|signal| signal > 0)
+    /// The signal by which its host has ended it, if it was one.
+    pub fn ending_signal(&self) -> Option<Signal> {
+        self.leaves.and_then(signal_of)
     }
 
     /// Messages that it was handed and has not passed on, as far as is known.
@@ -158,6 +164,12 @@ impl FrontConnection {
         self.stderr_waiting += text.len();
         self.put(Kind::Stderr, 0, text);
     }
+}
+
+/// The signal of this number.
+pub fn signal_of(number: u64) -> Option<Signal> {
+    let number = i32::try_from(number).ok()?;
+    Signal::try_from(number).ok()
 }
 
 #[cfg(test)]
@@ -221,6 +233,7 @@ mod tests {
         drop(theirs);
         front.note_rest();
         assert_eq!((front.unconfirmed(), front.ends_told()), (0, 2));
-        assert!(front.is_leaving() && front.is_signalled());
+        assert!(front.is_leaving());
+        assert_eq!(front.ending_signal(), Some(Signal::SIGTERM));
     }
 }

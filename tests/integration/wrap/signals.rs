@@ -13,6 +13,9 @@ use crate::world;
 /// The signals by which somebody asks a program to end.
 const ENDING: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 
+/// Those that end a front without a terminal: SIGHUP is its server's.
+const ENDING_FRONTS: [Signal; 2] = [Signal::SIGTERM, Signal::SIGINT];
+
 /// Runs what follows as a host does that has these signals blocked.
 const BLOCKING: &str = "import os, signal, sys\n\
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD})\n\
@@ -90,7 +93,7 @@ fn a_host_that_blocks_sigterm_and_sigchld_has_its_server_kept() {
 
 #[test]
 fn a_host_sees_that_its_front_has_died_of_the_signal() {
-    for ending in ENDING {
+    for ending in ENDING_FRONTS {
         let world = keeping("");
         let _daemon = world.daemon();
         let mut client = connect(&world, &tiny(&world));
@@ -132,7 +135,7 @@ fn a_signal_that_comes_before_the_first_line_ends_a_front() {
     let patient = [("MCP_SESSIOND_WRAP_FIRST_LINE_WAIT_MS", "600000")];
     for command in [wrapped(&world, &tiny(&world)), all(&world, &[])] {
         for command in [command.clone(), blocking(&command)] {
-            for ending in ENDING {
+            for ending in ENDING_FRONTS {
                 let mut front = world.front_with(&command, &patient);
                 listens(&front);
                 front.signal(ending);

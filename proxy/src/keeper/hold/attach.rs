@@ -82,6 +82,9 @@ impl Keeper {
     /// Whether the host's rule forbids that this process has the backend as another one has left
     /// it. What that one has sent, its last words included, is read before.
     async fn forbids(&mut self, process: ProcessId) -> bool {
+        if self.ends_with_front_now() {
+            return true;
+        }
         let former = self.last.1.filter(|former| *former != process);
         if former.is_none() || self.resume == Resume::Always {
             return false;
@@ -111,10 +114,17 @@ impl Keeper {
             (Kind::Line, Line::Oversized { head, tail }) => {
                 self.relay.oversized_from_front(&head, &tail, now);
             }
+            (Kind::Signal, _) => self.signal_backend(said.number),
+            (Kind::End, _) => self.end_with_front(),
             (kind, _) => {
                 let front = self.front.as_mut();
                 if !front.is_some_and(|front| front.note(kind, said.number)) {
                     self.detach();
+                } else if kind == Kind::Leave && said.number > 0 {
+                    match self.ends_with_front_now() {
+                        true => self.signal_backend(said.number),
+                        false => self.end_with_front(),
+                    }
                 }
             }
         }
@@ -198,7 +208,11 @@ impl Keeper {
         let found = self.backend.as_ref().filter(|_| attached.resumed);
         let age = found.map_or(Duration::ZERO, |backend| backend.started.elapsed());
         let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-        let attached = Attached { age_ms, ..attached };
+        let attached = Attached {
+            age_ms,
+            ends_with_front: Some(self.resume != Resume::Always),
+            ..attached
+        };
         // Where no front has come yet, the words of a server that has ended say why.
         let is_new_to_it = self.backend.is_some() || self.last.1.is_none();
         let forwards_stderr = !attached.resumed && is_new_to_it;
@@ -235,15 +249,23 @@ impl Keeper {
         front.note_rest();
         let unconfirmed = front.unconfirmed();
         self.relay.ends_told(front.ends_told());
-        self.signalled = front.is_signalled();
+        self.signal = front.ending_signal();
         // Where its `initialize` had no answer, no conversation has begun that could be closed.
         self.closed = front.is_leaving() && self.relay.has_conversed();
         self.relay.detach(unconfirmed, self.closed, self.now());
         self.since = Instant::now();
+        if self.left_told.is_none() || !self.ends_with_front_now() {
+            self.tell_left(front.epoch);
+        }
+        self.report_counts();
+    }
+
+    /// Tells the daemon how the front has left that had this epoch.
+    pub(super) fn tell_left(&mut self, epoch: Epoch) {
         let request = LeftRequest {
             session: self.context.session.clone(),
             keeper: self.context.keeper,
-            epoch: front.epoch,
+            epoch,
             orderly: self.closed,
             used: self.relay.is_used(),
         };
@@ -253,7 +275,6 @@ impl Keeper {
             let request = request.clone();
             async move { connection.front_left(context, request).await }
         }));
-        self.report_counts();
     }
 
     /// Tells the daemon how many messages were lost and parked, unless it knows. An older daemon
