@@ -212,7 +212,7 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
     input_end::watch(
         &input,
         &output,
-        settings.stop_wait,
+        settings.input_end_wait,
         leaver.at_input_end(&current),
     )?;
     let runtime = runtime::current_thread()?;
@@ -271,7 +271,7 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
                 leave.clone(),
                 Some(session.clone()),
                 false,
-                settings.stop_wait,
+                (settings.input_end_wait, settings.stop_wait),
             ));
         Ok::<_, io::Error>(driver.run(Some(connector), driver_start).await)
     })?;
@@ -287,7 +287,7 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
         pass_through.run(&lines, input);
     }
     // Threads still wait for what never comes.
-    exit(0)
+    exit()
 }
 
 impl Start<'_> {

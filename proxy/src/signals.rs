@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use mcp_sessiond_process::signals::not_ignored;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
@@ -85,6 +85,8 @@ pub(crate) enum Leaving {
     No,
     /// Its host has closed its end. What the host waits for may still be answered.
     Closed,
+    /// What the host waits for was not answered in time: the same.
+    Late,
     /// It waits for no answer any more, but for servers that end with it.
     Done,
 }
@@ -146,11 +148,23 @@ pub(crate) fn when_signalled(mut act: impl FnMut(Heard) + Send + 'static) -> io:
         .map(drop)
 }
 
-/// Ends this process as the signal ends it that has asked it to, if one has; else with this code.
-pub(crate) fn exit(code: u8) -> ! {
+/// The exit code of a front that has left a call unanswered (EX_TEMPFAIL of sysexits.h).
+const UNANSWERED: i32 = 75;
+
+/// Whether what the host waits for was not answered in time.
+static IS_LATE: AtomicBool = AtomicBool::new(false);
+
+/// What the host waits for was not answered in time.
+pub(crate) fn note_unanswered() {
+    IS_LATE.store(true, Ordering::Relaxed);
+}
+
+/// Ends this process as the signal ends it that has asked it to, if one has.
+pub(crate) fn exit() -> ! {
     match Signal::try_from(SIGNALLED.load(Ordering::Relaxed)) {
         Ok(signal) => die_of(signal),
-        Err(_) => std::process::exit(code.into()),
+        Err(_) if IS_LATE.load(Ordering::Relaxed) => std::process::exit(UNANSWERED),
+        Err(_) => std::process::exit(0),
     }
 }
 

@@ -230,6 +230,11 @@ impl Link {
         }
     }
 
+    /// For how much the host waits.
+    pub fn waiting(&self) -> usize {
+        self.open.waiting() + self.held.len()
+    }
+
     /// Whether the host waits for nothing.
     pub fn is_settled(&self) -> bool {
         self.open.is_settled()

@@ -29,11 +29,12 @@ use crate::alarm::Alarm;
 use crate::connection::{Connection, FromServer};
 use crate::lines::LineBuffer;
 use crate::memory::IDLE;
+use crate::notices::print;
 use crate::server::connector::{
     ATTACH_WAIT, Attachment, Connected, Connector, Hello, NoBackend, PAUSE,
 };
 use crate::server::keeper_connector::{PingTimer, SessionCalls};
-use crate::signals::Leaving;
+use crate::signals::{Leaving, note_unanswered};
 use crate::stderr::NamedStderr;
 
 /// How long what the host says waits for a server that was lost, before it is refused: as long as a
@@ -355,7 +356,10 @@ impl Driver {
                 Event::HostLeft(leaving) => {
                     self.left = leaving;
                     self.leave();
-                    if leaving == Leaving::Done {
+                    if leaving >= Leaving::Late {
+                        if leaving == Leaving::Late && self.has_host() {
+                            self.say_unanswered();
+                        }
                         self.link.on(In::HostGone, self.now());
                     }
                 }
@@ -460,7 +464,7 @@ impl Driver {
             self.server_said(said);
             self.carry_out();
         }
-        while self.left < Leaving::Done && !self.client.is_flushed() {
+        while self.left < Leaving::Late && !self.client.is_flushed() {
             let said = self.client.go_on(false).await;
             self.client_said(said);
         }
@@ -470,6 +474,23 @@ impl Driver {
             self.wait_for_server().await;
         }
         self.pending_leave = None;
+    }
+
+    /// The user is told what the host has asked in vain.
+    fn say_unanswered(&self) {
+        let open = self.link.waiting();
+        if open > 0 {
+            let calls = if open == 1 {
+                "1 call was"
+            } else {
+                &format!("{open} calls were")
+            };
+            // This process is about to end, and must not end before this is written.
+            print(&format_args!(
+                "{calls} not answered: the host closed its input, and the answer did not come within `wrap.input_end_wait_ms`"
+            ));
+            note_unanswered();
+        }
     }
 
     /// Whether the host leaves, and with it all that this front has.

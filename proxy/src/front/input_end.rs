@@ -1,6 +1,6 @@
 //! The end of a front's input. The host has closed its end, or is gone: the keeper is told at
-//! once, and the front waits until everything is answered, and at the latest for
-//! `backends.stop_wait_ms`. What it waits for by then may never come: an
+//! once, and the front waits until everything is answered, as long as somebody can read the answers, and
+//! for `wrap.input_end_wait_ms` at most. What it waits for by then may never come: an
 //! answer of a server that hangs, room for a line to one that reads nothing, or a keeper.
 
 use std::fs::File;
@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::signals::Leaving;
 
 /// The other end of a socket was shut down for writing (poll(2)). Where there is no such flag, its
 /// end is seen once it is closed.
@@ -22,8 +24,8 @@ const SHUT_DOWN: PollFlags = PollFlags::empty();
 pub(crate) struct InputEnd {
     /// Tells the keepers that the host leaves.
     pub(crate) leave: Box<dyn FnOnce() + Send>,
-    /// Nobody waits for answers any more.
-    pub(crate) done: Box<dyn FnOnce() + Send>,
+    /// Nobody waits for answers any more: nobody can read them, or they have not come in time.
+    pub(crate) done: Box<dyn FnOnce(Leaving) + Send>,
 }
 
 /// Waits, in a thread of its own, until nobody can write to the input any more: whoever reads it
@@ -53,10 +55,16 @@ pub(crate) fn watch(
 }
 
 /// Does this when nobody can read the output any more, and at the latest after this time.
-pub(crate) fn when_unread(output: File, within: Duration, done: impl FnOnce() + Send + 'static) {
+pub(crate) fn when_unread(
+    output: File,
+    within: Duration,
+    done: impl FnOnce(Leaving) + Send + 'static,
+) {
     let waiting = move || {
-        wait_until_unread_for(&output, within);
-        done();
+        done(match wait_until_unread_for(&output, within) {
+            true => Leaving::Done,
+            false => Leaving::Late,
+        });
     };
     let timer = std::thread::Builder::new().name("unread".into());
     drop(timer.spawn(waiting));
@@ -65,16 +73,17 @@ pub(crate) fn when_unread(output: File, within: Duration, done: impl FnOnce() + 
 /// Waits until the host can't write to us any more.
 fn wait_until_closed(input: &File) {
     // Errors and hang-ups are told without being asked for.
-    wait_for(input, SHUT_DOWN, None);
+    let _ = wait_for(input, SHUT_DOWN, None);
 }
 
 /// Waits until no process can read our output any more: the host is gone, or has closed that end,
-/// too.
-fn wait_until_unread_for(output: &File, time: Duration) {
-    wait_for(output, PollFlags::empty(), Some(Instant::now() + time));
+/// too. False: the time was over before.
+fn wait_until_unread_for(output: &File, time: Duration) -> bool {
+    wait_for(output, PollFlags::empty(), Some(Instant::now() + time))
 }
 
-fn wait_for(descriptor: &File, events: PollFlags, until: Option<Instant>) {
+/// False: the time is over.
+fn wait_for(descriptor: &File, events: PollFlags, until: Option<Instant>) -> bool {
     loop {
         let timeout = until.map_or(PollTimeout::NONE, |until| {
             let left = until.saturating_duration_since(Instant::now());
@@ -82,9 +91,9 @@ fn wait_for(descriptor: &File, events: PollFlags, until: Option<Instant>) {
             PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX)
         });
         match poll(&mut [PollFd::new(descriptor.as_fd(), events)], timeout) {
-            Ok(0) if until.is_some_and(|until| until <= Instant::now()) => return,
+            Ok(0) if until.is_some_and(|until| until <= Instant::now()) => return false,
             Ok(0) | Err(Errno::EINTR) => {}
-            Ok(_) | Err(_) => return,
+            Ok(_) | Err(_) => return true,
         }
     }
 }
@@ -102,7 +111,7 @@ mod tests {
         let (said, told) = mpsc::channel();
         let (output, _reader) = UnixStream::pair().expect("a pair");
         let leave = Box::new(move || said.send(()).expect("a test"));
-        let done = Box::new(|| {});
+        let done = Box::new(|_| {});
         let (input, output) = (File::from(input), File::from(OwnedFd::from(output)));
         watch(&input, &output, Duration::ZERO, InputEnd { leave, done }).expect("a thread");
         assert!(told.try_recv().is_err());

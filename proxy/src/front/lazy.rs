@@ -105,7 +105,7 @@ async fn serve_host(begun: FrontSetup<'_>, connector: &mut KeeperConnector) -> I
         input: input.try_clone()?,
         lines: std::mem::take(lines),
         leaver: leaver.clone(),
-        stop: settings.stop_wait,
+        waits: (settings.input_end_wait, settings.stop_wait),
         marks: None,
     };
     let session = Some(connector.session());

@@ -35,7 +35,7 @@ pub(crate) fn server_wait(stop_wait: Duration) -> Duration {
 pub(crate) fn exit_within(time: Duration) {
     let waiting = move || {
         std::thread::sleep(time);
-        exit(0)
+        exit()
     };
     let timer = std::thread::Builder::new().name("exit".into());
     drop(timer.spawn(waiting));
@@ -156,10 +156,10 @@ impl Leaver {
                 }
                 advance(&this.leave, Leaving::Closed);
             }),
-            done: Box::new(move || match *done.way() {
-                Way::AtOnce => exit(0),
+            done: Box::new(move |leaving| match *done.way() {
+                Way::AtOnce => exit(),
                 Way::HandedOn(_) => {}
-                Way::Keeper | Way::Carriers => done_within(&done.leave, done.stop_wait),
+                Way::Keeper | Way::Carriers => done_within(&done.leave, leaving, done.stop_wait),
             }),
         }
     }
@@ -185,7 +185,7 @@ impl Leaver {
             }
             (Way::Keeper, Heard::End(_)) => {
                 current.leave_within(LAST_WORDS);
-                done_within(&self.leave, self.stop_wait);
+                done_within(&self.leave, Leaving::Done, self.stop_wait);
             }
             // It ends already, and its servers with it.
             (Way::Carriers, Heard::End(signal)) if *self.leave.borrow() >= Leaving::Late => {
@@ -196,7 +196,7 @@ impl Leaver {
                 if marks.is_some_and(|has_begun| has_begun.load(Ordering::Relaxed)) {
                     closed::mark();
                 }
-                done_within(&self.leave, self.stop_wait);
+                done_within(&self.leave, Leaving::Done, self.stop_wait);
             }
         }
     }
@@ -211,8 +211,9 @@ pub(crate) fn advance(leave: &watch::Sender<Leaving>, to: Leaving) {
     });
 }
 
-/// This front waits for no answer any more, and ends when the servers have that end with it.
-pub(crate) fn done_within(leave: &watch::Sender<Leaving>, stop_wait: Duration) {
+/// This front waits for no answer any more, for this reason, and ends when the servers have that end
+/// with it.
+pub(crate) fn done_within(leave: &watch::Sender<Leaving>, to: Leaving, stop_wait: Duration) {
     exit_within(server_wait(stop_wait));
-    advance(leave, Leaving::Done);
+    advance(leave, to);
 }

@@ -49,8 +49,9 @@ pub(crate) struct PipeFront {
     pub(crate) input: File,
     pub(crate) lines: LineBuffer,
     pub(crate) leaver: Leaver,
-    /// How long what is under way is waited for then.
-    pub(crate) stop: Duration,
+    /// How long answers are waited for when the host has closed its input, and how long a server has
+    /// to end.
+    pub(crate) waits: (Duration, Duration),
     /// Whether a conversation has begun, where the session is closed by a mark, as there is no keeper
     /// that could tell the daemon.
     pub(crate) marks: Option<Arc<AtomicBool>>,
@@ -70,7 +71,7 @@ impl PipeFront {
         input_end::watch(
             &input,
             &output,
-            settings.stop_wait,
+            settings.input_end_wait,
             leaver.at_input_end(&current),
         )?;
         let mut lines = LineBuffer::default();
@@ -79,7 +80,7 @@ impl PipeFront {
             input,
             lines,
             leaver,
-            stop: settings.stop_wait,
+            waits: (settings.input_end_wait, settings.stop_wait),
             marks: Some(has_begun),
         };
         Ok((front, first))
@@ -103,7 +104,7 @@ impl PipeFront {
             input,
             lines,
             leaver,
-            stop,
+            waits,
             marks,
         } = self;
         leaver.tells_carriers();
@@ -113,10 +114,11 @@ impl PipeFront {
         let client = Client::host(input, output, lines)?;
         let carried = async {
             let start = Start::Connected(Connected::Pipe(pipe), None);
-            let at_close = self::close(leave.clone(), session.clone(), marks.is_some(), stop);
+            let at_close = self::close(leave.clone(), session.clone(), marks.is_some(), waits);
             let ends = pending.clone();
             let driver = driver(client).beginning(marks.unwrap_or_default());
             driver
+                .leaving(leave.subscribe(), PendingLeaves::default())
                 .at_close(move |has_begun, _| at_close(has_begun, ends.end_with_front()))
                 .run(None, start)
                 .await;
@@ -124,9 +126,11 @@ impl PipeFront {
         };
         let done = async {
             // Its sender is the front's.
-            let _ = leaving.wait_for(|leaving| *leaving == Leaving::Done).await;
+            let _ = leaving.wait_for(|leaving| *leaving >= Leaving::Late).await;
         };
+        // What is not answered is said before nobody carries lines any more.
         tokio::select! {
+            biased;
             () = carried => {}
             () = done => {}
         }
@@ -135,10 +139,11 @@ impl PipeFront {
         {
             release(session).await;
         }
-        done_within(&leave, stop);
+        let (_, stop) = waits;
+        done_within(&leave, Leaving::Done, stop);
         pending.wait(stop).await;
         // Threads still wait for what never comes.
-        exit(0)
+        exit()
     }
 }
 
@@ -149,7 +154,7 @@ pub(crate) fn close(
     leave: watch::Sender<Leaving>,
     session: Option<SessionCalls>,
     marks: bool,
-    stop: Duration,
+    (within, stop): (Duration, Duration),
 ) -> impl FnOnce(bool, bool) + Send + 'static {
     move |has_begun, end_with_front| {
         if marks && has_begun {
@@ -158,9 +163,10 @@ pub(crate) fn close(
         advance(&leave, Leaving::Closed);
         match io::stdout().as_fd().try_clone_to_owned() {
             Ok(output) => {
-                when_unread(output.into(), stop, move || done_within(&leave, stop));
+                let done = move |leaving| done_within(&leave, leaving, stop);
+                when_unread(output.into(), within, done);
             }
-            Err(_) => done_within(&leave, stop),
+            Err(_) => done_within(&leave, Leaving::Done, stop),
         }
         if let Some(session) = session.filter(|_| !end_with_front) {
             // A daemon that hangs must not delay our exit.

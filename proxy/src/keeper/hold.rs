@@ -466,7 +466,8 @@ impl Keeper {
 
     /// When to look next whether the socket is in place. With a front: when that leaves.
     fn look_due(&self) -> Option<Instant> {
-        self.is_alone().then_some(self.looked + self.look_every)
+        let looks = self.is_alone() && self.ending.is_none();
+        looks.then_some(self.looked + self.look_every)
     }
 
     /// How long the backend stays without a front. That depends on whether there was one, and how
