@@ -7,15 +7,26 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use mcp_sessiond_process::signals::not_ignored;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 /// The signals by which somebody asks a program to end.
 pub const ENDING: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
+
+/// A write beyond the limit of a file's size fails from now on, and does not end this process. What it
+/// starts has what the host had set: an exec takes a handler away, and not what is ignored.
+pub(crate) fn survive_file_limit() {
+    for signal in not_ignored(&[Signal::SIGXFSZ]) {
+        // Where it can't be done, the next write is as it was.
+        drop(flag::register(signal, Arc::default()));
+    }
+}
 
 /// The signals that a front waits for: those, and what it hands on to its servers.
 pub const FRONT: [Signal; 7] = [
@@ -128,6 +139,7 @@ fn has_terminal() -> bool {
 /// # Errors
 /// When there can be no more threads or descriptors.
 pub(crate) fn when_signalled(mut act: impl FnMut(Heard) + Send + 'static) -> io::Result<()> {
+    survive_file_limit();
     let mut signals = Signals::new(not_ignored(&FRONT))?;
     let had_terminal = has_terminal();
     let waiting = move || {

@@ -20,6 +20,7 @@ mod isolation;
 mod named;
 mod official;
 mod other_protocols;
+mod programs;
 mod races;
 mod reboot;
 mod renewal;

@@ -46,14 +46,16 @@ impl Backend {
     /// # Errors
     /// Those of execve(2): no such program, or none that may be run.
     pub fn start(program: &Program, children: &Children, mask: &GivenMask) -> io::Result<Self> {
-        let mut command = Command::new(&program.name);
-        command
-            .args(&program.arguments)
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = mask.while_in_force(|| command.spawn())?;
+        let mut child = program.started(|name, arguments| {
+            let mut command = Command::new(name);
+            command
+                .args(arguments)
+                .process_group(0)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            mask.while_in_force(|| command.spawn())
+        })?;
         let pid = Pid::from_raw(child.id().cast_signed());
         children.expect(pid);
         let input = child

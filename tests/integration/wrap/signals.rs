@@ -225,3 +225,28 @@ fn below_nohup_a_server_that_is_run_as_it_is_and_a_front_with_several_ignore_sig
     client.ping();
     assert!(ignores_sighup(client.pipe.pid()));
 }
+
+/// A write beyond the limit of a file's size ends neither front nor keeper; the server has what its host
+/// had set.
+#[test]
+fn the_limit_of_a_files_size_is_the_servers_alone() {
+    for (trap, is_ignored) in [("", false), ("trap '' XFSZ; ", true)] {
+        let world = keeping("");
+        let _daemon = world.daemon();
+        let limit = bit(Signal::SIGXFSZ);
+        let script = format!("{trap}exec \"$0\" \"$@\"");
+        let host = ["sh", "-c", &script].map(String::from);
+        let file = world.root().join("heard").display().to_string();
+        let server = [env!("CARGO_BIN_EXE_ending-server"), &file, "0"].map(String::from);
+        let command = [&host[..], &wrapped(&world, &server)].concat();
+        let mut client = Client::connected(world.front(&command));
+        client.ping();
+        let backend = world.backend();
+        for pid in [client.pipe.pid(), backend.keeper] {
+            let survives = set("SigCgt", pid) | set("SigIgn", pid);
+            assert_eq!(survives & limit, limit, "{trap}");
+        }
+        let ignores = set("SigIgn", backend.pid()) & limit == limit;
+        assert_eq!(ignores, is_ignored, "{trap}");
+    }
+}
