@@ -21,10 +21,9 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::client::{Client, FromClient};
-use super::leave::{CurrentKeeper, signals_for_servers};
+use super::leave::{CurrentKeeper, release, signals_for_servers};
 use super::pending_leaves::{PendingLeave, PendingLeaves};
 use super::probe::Probing;
-use super::stdio::release;
 use crate::alarm::Alarm;
 use crate::connection::{Connection, FromServer};
 use crate::lines::LineBuffer;

@@ -10,12 +10,14 @@ use mcp_sessiond_proto::Lock as _;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tokio::sync::{broadcast, watch};
+use tokio::time::timeout;
 
 use super::input_end::InputEnd;
 use super::probe::count_if_only_probed;
 use crate::closed;
 use crate::frames::FrameSender;
 use crate::server::child::forward_signal;
+use crate::server::keeper_connector::SessionCalls;
 use crate::signals::{Heard, Leaving, die_of, ending_signal, exit, when_signalled};
 
 /// How long a front whose servers stay waits by a signal until its keepers have heard of that: long
@@ -24,6 +26,9 @@ const LAST_WORDS: Duration = Duration::from_millis(50);
 
 /// How long a keeper may take beyond what it grants its server.
 const KEEPER_GRACE: Duration = Duration::from_secs(1);
+
+/// How long the daemon may take to take a lease back.
+const RELEASE_WAIT: Duration = Duration::from_millis(250);
 
 /// How long a front waits at most for servers that end with it: for the end of their input, SIGTERM
 /// and SIGKILL.
@@ -200,6 +205,12 @@ impl Leaver {
             }
         }
     }
+}
+
+/// Gives the lease up before a server ends with this front, so that the daemon knows that nobody
+/// resumes the session. A daemon that hangs must not delay that for long.
+pub(crate) async fn release(session: SessionCalls) {
+    let _ = timeout(RELEASE_WAIT, session.release()).await;
 }
 
 /// Says that this front has come so far, unless it has come further.

@@ -14,14 +14,13 @@ use mcp_sessiond_bundle::Pipe;
 use mcp_sessiond_process::runtime;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
-use tokio::time::timeout;
 
 use super::FAILED;
 use super::client::Client;
 use super::drive::{Driver, Start};
 use super::first_line::{self, FirstLine};
 use super::input_end::{self, when_unread};
-use super::leave::{CurrentKeeper, Leaver, advance, done_within};
+use super::leave::{CurrentKeeper, Leaver, advance, done_within, release};
 use super::pending_leaves::PendingLeaves;
 use crate::closed;
 use crate::front_settings::FrontSettings;
@@ -30,9 +29,6 @@ use crate::notices::print;
 use crate::server::connector::Connected;
 use crate::server::keeper_connector::SessionCalls;
 use crate::signals::{Leaving, exit};
-
-/// How long the daemon may take to take a lease back.
-const RELEASE_WAIT: Duration = Duration::from_millis(250);
 
 /// Runs a front in a runtime, and returns its exit code.
 pub(crate) fn in_runtime(serve: impl FnOnce(&Runtime) -> io::Result<ExitCode>) -> ExitCode {
@@ -173,10 +169,4 @@ pub(crate) fn close(
             tokio::spawn(session.release());
         }
     }
-}
-
-/// Gives the lease up before a server ends with this front, so that the daemon knows that nobody
-/// resumes the session. A daemon that hangs must not delay that for long.
-pub(crate) async fn release(session: SessionCalls) {
-    let _ = timeout(RELEASE_WAIT, session.release()).await;
 }
