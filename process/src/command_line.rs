@@ -118,6 +118,14 @@ impl CommandLine {
         first.into_iter().any(is_it)
     }
 
+    /// Whether the process goes by this name, which it has put in the place of its arguments
+    /// (`process.title` of Node); what is left of their place may be blanks.
+    pub fn is_titled(&self, title: &str) -> bool {
+        let rest_is_empty = || self.arguments[1..].iter().all(String::is_empty);
+        let name = self.arguments.first().map(|name| name.trim_end());
+        name == Some(title) && rest_is_empty()
+    }
+
     /// Whether one of its arguments is this word.
     pub fn has_argument(&self, word: &str) -> bool {
         self.arguments.iter().skip(1).any(|found| found == word)

@@ -85,7 +85,7 @@ mod tests;
 use std::io;
 
 pub use challenge::{CHALLENGE_BYTES, Challenge};
-pub use clock::monotonic_ms;
+pub use clock::{latest_start_ms, monotonic_ms, start_clock_ms};
 pub use command_line::{CommandLine, arguments_of, command_line, directory_of};
 pub use exhausted::Exhausted;
 pub use exits::ExitWatch;
@@ -103,7 +103,7 @@ pub use pinned::{Gone, PinnedProcess};
 pub use session::{
     child_of, children_of, is_taken, leads_session, session_members, session_of, started_by,
 };
-pub use variables::{is_given, own_variables};
+pub use variables::{is_set_by, own_variables};
 pub use walk::{HostDoubt, Role, Step, Walk, find_host, name_of};
 
 /// The id that the system was given when it started. What was recorded under another one is from

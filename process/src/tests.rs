@@ -378,3 +378,23 @@ pub(crate) fn needs_root(what: &str) {
         "{what} needs root: run the tests as root"
     );
 }
+
+#[test]
+fn a_variable_is_set_by_a_host_that_was_not_started_with_the_same() {
+    let mut child = Command::new("cat")
+        .env("MCP_SESSIOND_CHAT", "one")
+        .env("MCP_SESSIOND_NO_CHAT", "")
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .expect("cat");
+    let child_process = PinnedProcess::open(child.id()).expect("it lives");
+    let own = PinnedProcess::own().expect("this one");
+    let is_set = |name| is_set_by(&own, &child_process, name).expect("it can be read");
+    assert!(is_set("MCP_SESSIOND_CHAT"));
+    // What it was started with itself, nothing, and what is not there.
+    for name in ["PATH", "MCP_SESSIOND_NO_CHAT", "MCP_SESSIOND_CHATS"] {
+        assert!(!is_set(name), "{name}");
+    }
+    drop(child.stdin.take());
+    child.wait().expect("it ends");
+}

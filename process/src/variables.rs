@@ -38,10 +38,11 @@ const NEWLY_NOTHING: Meaning = Meaning::Nothing { since: RECIPE };
 ///
 /// Those that npx and npm add (`npm_*`) are not among them: they differ only where package or
 /// settings do (measured with npm 11.19).
-const VARIABLES: [(&str, Meaning); 25] = [
+const VARIABLES: [(&str, Meaning); 26] = [
     ("CLAUDE_CODE_SESSION_ID", Meaning::Conversation),
     // Copilot CLI 1.0 has a server for each session of an editor (ACP).
     ("COPILOT_AGENT_SESSION_ID", Meaning::Conversation),
+    ("QWEN_CODE_SESSION_ID", Meaning::Conversation),
     // Claude Code 2.1 has the conversation in these, too: it changes them at `/clear`.
     ("CLAUDE_CODE_CHILD_NOTES_DIR", NEWLY_NOTHING),
     ("CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS", NEWLY_NOTHING),
@@ -135,18 +136,29 @@ pub(super) fn sorted(variables: &[Vec<u8>], wanted: impl Fn(&str) -> bool) -> Ve
     chosen
 }
 
-/// Whether a process was started with this variable, and something in it. False where its
-/// environment can't be read.
+/// Whether a process was started with this variable and something in it that its host has set: that
+/// was not started with the same. False where an environment can't be read.
 ///
 /// # Errors
 /// [`Exhausted`].
-pub fn is_given(process: &PinnedProcess, name: &str) -> Result<bool, Exhausted> {
-    let variables = readable(os::environment(process.pid()))?.unwrap_or_default();
-    let value = |variable: &Vec<u8>| {
-        let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-        (!value.is_empty()).then_some(())
+pub fn is_set_by(
+    host: &PinnedProcess,
+    process: &PinnedProcess,
+    name: &str,
+) -> Result<bool, Exhausted> {
+    let value = |variables: &[Vec<u8>]| {
+        let value = |variable: &Vec<u8>| {
+            let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+            (!value.is_empty()).then(|| value.to_vec())
+        };
+        variables.iter().find_map(value)
     };
-    Ok(variables.iter().find_map(value).is_some())
+    let given = readable(os::environment(process.pid()))?;
+    let of_host = readable(os::environment(host.pid()))?;
+    Ok(given.zip(of_host).is_some_and(|(given, of_host)| {
+        let given = value(&given);
+        given.is_some() && given != value(&of_host)
+    }))
 }
 
 /// This process's variables, by name, each with a digest of its value: but for those that say

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use mcp_sessiond_identity::ProcessId;
 use nix::unistd::geteuid;
 
 use super::exhausted::{Exhausted, readable};
@@ -25,6 +26,9 @@ pub struct Walk {
     pub steps: Vec<Step>,
     /// The host, or why there is none that could be verified.
     pub host: Result<PinnedProcess, HostDoubt>,
+    /// The process that the host has started, where there is a host: the instance, or the outermost
+    /// launcher.
+    pub started: ProcessId,
 }
 
 /// One process on the way.
@@ -119,20 +123,25 @@ pub fn find_host(instance: &PinnedProcess, table: &Table) -> Walk {
         name,
         role: Role::Instance,
     }];
-    let host = climb(instance, table, &mut steps);
-    Walk { steps, host }
+    let mut child = instance.clone();
+    let host = climb(&mut child, table, &mut steps);
+    Walk {
+        steps,
+        host,
+        started: child.id(),
+    }
 }
 
+/// The host. `child` is the process below it from then on.
 fn climb(
-    instance: &PinnedProcess,
+    child: &mut PinnedProcess,
     table: &Table,
     steps: &mut Vec<Step>,
 ) -> Result<PinnedProcess, HostDoubt> {
     let uid = geteuid().as_raw();
-    let mut child = instance.clone();
     for _ in 0..=LAUNCHERS_MAX {
-        let pid = parent_pid(&child)?;
-        let read = read_parent(&child, pid, uid, table);
+        let pid = parent_pid(child)?;
+        let read = read_parent(child, pid, uid, table);
         let role = match &read {
             Ok((_, Kind::Launcher)) => Role::Launcher,
             Ok((_, Kind::Program | Kind::Unclear(_))) => Role::Host,
@@ -146,7 +155,7 @@ fn climb(
         });
         match read? {
             (parent, Kind::Program | Kind::Unclear(_)) => return Ok(parent),
-            (parent, Kind::Launcher) => child = parent,
+            (parent, Kind::Launcher) => *child = parent,
             (_, Kind::Adopter) => return Err(HostDoubt::Adopter(name)),
         }
     }

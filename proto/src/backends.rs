@@ -118,6 +118,13 @@ pub struct FrontLease {
     pub process: ProcessRef,
     /// Whether it may have the backend as a former front left it.
     pub resume: Resume,
+    /// When its host started it, or the outermost launcher before it: the latest ms that it can have
+    /// been, of the clock that start times are read from. 0: that is not known.
+    #[serde(default, with = "crate::text")]
+    pub started_ms: u64,
+    /// How soon after a close that has to be, in ms, where the host names the conversation.
+    #[serde(default, with = "crate::text")]
+    pub closed_again_ms: u64,
 }
 
 /// A keeper registers. Sent by the keeper itself, while it or an ancestor of it holds the lease.
@@ -191,6 +198,11 @@ pub struct Kept {
     pub discover: Option<Discover>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+fn is_unknown(time_ms: &u64) -> bool {
+    *time_ms == 0
+}
+
 // Defaults for a daemon of a version that does not say.
 fn closed_linger_ms() -> u64 {
     30_000
@@ -220,6 +232,10 @@ pub struct LeftRequest {
     pub epoch: Epoch,
     /// Whether the front had said that it was about to leave. Else it was cut off.
     pub orderly: bool,
+    /// When it has said so, in ms of the clock that start times of processes are read from
+    /// (`CLOCK_BOOTTIME` on Linux). 0: that is not known.
+    #[serde(default, with = "crate::text", skip_serializing_if = "is_unknown")]
+    pub at_ms: u64,
     /// Whether any front has had the backend do more than greet and list.
     pub used: bool,
 }

@@ -33,8 +33,8 @@ pub enum Loss {
     Sibling,
     /// Several sessions of the same key were free, and can't be told apart.
     Several,
-    /// The host was seen with three servers of one key at once: nothing is resumed by key for it
-    /// until it exits.
+    /// The host was seen with three servers of this key at once: nothing is resumed by this key
+    /// until the host exits.
     Crowd,
     /// The backend exited, while nobody was attached.
     Exited,
@@ -64,11 +64,16 @@ pub enum Loss {
     /// The keeper could have answered and did not, or could not be reached. The daemon has ended it,
     /// and the backend with it.
     Hung,
+    /// Nothing is known of the host, which may end a conversation by a kill. Nothing is lost.
+    UnknownHost,
+    /// The host closed the former server, and started the next one too late for a reconnect. Nothing
+    /// is lost.
+    ClosedEarlier,
 }
 
 impl Loss {
     /// All of them, in the order in which they are numbered on record.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Sibling,
         Self::Several,
         Self::Crowd,
@@ -84,12 +89,17 @@ impl Loss {
         Self::Abandoned,
         Self::Records,
         Self::Hung,
+        Self::UnknownHost,
+        Self::ClosedEarlier,
     ];
 
     /// Whether this is a rule about the host, and nothing was lost.
     #[must_use]
     pub fn is_rule(self) -> bool {
-        matches!(self, Self::Closed | Self::Conversations)
+        matches!(
+            self,
+            Self::Closed | Self::Conversations | Self::UnknownHost | Self::ClosedEarlier
+        )
     }
 
     /// Whether the host or the user has brought this about on purpose: then nothing was lost.
@@ -103,6 +113,8 @@ impl Loss {
                 | Self::Abandoned
                 | Self::Closed
                 | Self::Conversations
+                | Self::UnknownHost
+                | Self::ClosedEarlier
         )
     }
 
@@ -130,8 +142,9 @@ impl Loss {
                  each entry its own `--instance NAME`"
             }
             Self::Crowd => {
-                "this host runs three or more servers with the same command at once, so nothing is resumed for it until it \
-                 exits; give each entry its own `--instance NAME`"
+                "this host has run three or more servers with this command, directory and environment at once, so none of them is \
+                 kept until it exits; `--resume always`, `--siblings successor`, or a `--name NAME` for each keeps them; so does \
+                 an `--instance NAME` of its own for each entry"
             }
             Self::Exited => "the previous server exited while no host was connected",
             Self::Killed => {
@@ -164,6 +177,15 @@ impl Loss {
             Self::Closed => {
                 "the host closed the previous server, and this host has not been seen to reconnect by closing (`resume` is `cut`), so \
                  a server ends with its connection; `--resume always` keeps it"
+            }
+            Self::ClosedEarlier => {
+                "the host had closed the previous server, and did not start the next one at once, as it does to reconnect \
+                 (`backends.closed_again_ms`), so the previous one may have been a subagent's; `--resume always` keeps it"
+            }
+            Self::UnknownHost => {
+                "mcp-sessiond does not know this host, which may end a conversation by closing or killing its server, so a used \
+                 server ends with its connection; `--resume cut` keeps it after a kill, `--resume always` also after a close, and \
+                 a row in `[[hosts]]` does the same for all servers of the host"
             }
             Self::Conversations => {
                 "this host runs many conversations in one process (`resume` is `never`), so a server ends with its connection; \

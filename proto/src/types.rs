@@ -241,9 +241,15 @@ pub enum Resume {
     /// No: it ends with its connection. For hosts that run many conversations in one process, and
     /// don't say which of them starts a server.
     Never,
+    /// Nothing is known of the host. It may end a conversation by closing its server or by killing it,
+    /// so a used server ends with its connection. One that nobody has used goes on after a cut.
+    Unknown,
     /// Only where the former connection was cut off: an orderly close ends the server, as it would
     /// end a direct child.
     Cut,
+    /// The host names the conversation to its servers, and may close a server also where that goes on:
+    /// after an orderly close only if the host starts the next front at once.
+    Conversation,
     /// Yes, also after an orderly close.
     #[default]
     Always,
@@ -251,14 +257,25 @@ pub enum Resume {
 
 impl Resume {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Always, Self::Cut, Self::Never];
+    pub const ALL: [Self; 5] = [
+        Self::Always,
+        Self::Conversation,
+        Self::Cut,
+        Self::Unknown,
+        Self::Never,
+    ];
+
+    /// Those that a user may choose.
+    pub const CHOICES: [Self; 3] = [Self::Always, Self::Cut, Self::Never];
 
     /// The word for it, in configuration, requests and records.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Always => "always",
+            Self::Conversation => "conversation",
             Self::Cut => "cut",
+            Self::Unknown => "unknown",
             Self::Never => "never",
         }
     }

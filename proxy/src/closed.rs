@@ -2,11 +2,11 @@
 //! of remote servers has no keeper that could tell it, and there may be no daemon just now.
 
 use std::fs::OpenOptions;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 
-use mcp_sessiond_process::PinnedProcess;
 use mcp_sessiond_process::directory::{DIRECTORY_MODE, Directory};
+use mcp_sessiond_process::{PinnedProcess, start_clock_ms};
 use mcp_sessiond_proto::paths;
 use nix::fcntl::OFlag;
 
@@ -17,6 +17,7 @@ pub(crate) fn mark() {
 }
 
 fn try_mark() -> io::Result<()> {
+    let now = start_clock_ms();
     let directory = paths::directory().map_err(io::Error::other)?;
     // Where there is none, nothing is kept.
     Directory::open_existing(&directory).map_err(io::Error::other)?;
@@ -35,6 +36,6 @@ fn try_mark() -> io::Result<()> {
         .truncate(true)
         .mode(0o600)
         .custom_flags(OFlag::O_NOFOLLOW.bits())
-        .open(closed.join(paths::closed_name(own.pid, own.start.0)))
-        .map(drop)
+        .open(closed.join(paths::closed_name(own.pid, own.start.0)))?
+        .write_all(now.to_string().as_bytes())
 }

@@ -14,6 +14,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mcp_sessiond_process::start_clock_ms;
 use mcp_sessiond_proto::backends::frame::{
     Frame, FrameBuffer, FrameError, HEADER_LEN, Header, Kind,
 };
@@ -234,8 +235,8 @@ struct State {
     passed_on: Count,
     /// How many ends of backends the host was told of.
     heard: Count,
-    /// How this front leaves, until that is said, and how it has said so last.
-    leave: Option<u64>,
+    /// How this front leaves, and since when, until that is said; and how it has said so last.
+    leave: Option<(u64, u64)>,
     last_leave: Option<u64>,
     /// What else there is to be said, in this order.
     more: Vec<(Kind, u64)>,
@@ -255,24 +256,25 @@ impl State {
         if self.is_mid_line || !self.unsent.is_empty() {
             return;
         }
-        let mut put = |kind, number| {
-            let frame = Header::of(kind, number, 0).encode();
+        let mut put = |kind, number, body: &[u8]| {
+            let frame = Header::of(kind, number, body.len()).encode();
             self.unsent.extend_from_slice(&frame);
+            self.unsent.extend_from_slice(body);
         };
         for (kind, count) in [
             (Kind::Confirm, &mut self.passed_on),
             (Kind::Heard, &mut self.heard),
         ] {
             if count.told < count.all {
-                put(kind, count.all);
+                put(kind, count.all, &[]);
                 count.told = count.all;
             }
         }
-        if let Some(signal) = self.leave.take() {
-            put(Kind::Leave, signal);
+        if let Some((signal, since)) = self.leave.take() {
+            put(Kind::Leave, signal, &since.to_be_bytes());
         }
         for (kind, number) in self.more.drain(..) {
-            put(kind, number);
+            put(kind, number, &[]);
         }
     }
 }
@@ -319,6 +321,8 @@ impl FrameSender {
 
     /// The same for a process that ends at once: waits so long for the end of a line.
     pub(crate) fn leave_within(&self, signal: u64, within: Duration) {
+        // A keeper that is stopped reads it later.
+        let since = start_clock_ms();
         let mut state = self.state();
         // Several threads say it.
         if state
@@ -327,7 +331,7 @@ impl FrameSender {
         {
             return;
         }
-        (state.leave, state.last_leave) = (Some(signal), Some(signal));
+        (state.leave, state.last_leave) = (Some((signal, since)), Some(signal));
         let is_mid_line = |state: &mut State| state.is_mid_line;
         (state, _) = self
             .line_ended
@@ -483,7 +487,7 @@ mod tests {
             (Kind::Confirm, 2, 0),
             (Kind::Heard, 1, 0),
             (Kind::Confirm, 5, 0),
-            (Kind::Leave, 15, 0),
+            (Kind::Leave, 15, 8),
         ];
         assert_eq!(frames(keeper), wanted);
     }
@@ -523,7 +527,7 @@ mod tests {
         let wanted = [
             (Kind::Line, 0, 4 * SEND_ROOM),
             (Kind::Confirm, 2, 0),
-            (Kind::Leave, 0, 0),
+            (Kind::Leave, 0, 8),
         ];
         assert_eq!(read.join().expect("read"), wanted);
     }
@@ -546,7 +550,7 @@ mod tests {
             assert_eq!(would_block.kind(), io::ErrorKind::WouldBlock);
             sender.leave(0);
             drop(sender);
-            assert_eq!(frames(keeper).last(), Some(&(Kind::Leave, 0, 0)), "{bytes}");
+            assert_eq!(frames(keeper).last(), Some(&(Kind::Leave, 0, 8)), "{bytes}");
         }
     }
 

@@ -191,7 +191,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "demo_http_shows_a_reload_and_a_kill_with_curl",
     ),
     (
-        "wrap -- counter &",
+        "wrap --resume cut -- counter &",
         "cli.rs",
         "demo_shows_that_a_wrapped_server_outlives_what_is_killed",
     ),

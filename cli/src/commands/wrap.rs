@@ -237,9 +237,13 @@ fn resume() -> impl TypedValueParser<Value = Resume> {
     let meaning = |resume| match resume {
         Resume::Always => "Also after the host has closed it, for hosts that reconnect by closing",
         Resume::Cut => "Only where the connection was cut off",
-        Resume::Never => "Never: it ends with its connection",
+        // The two that nobody may choose are not shown.
+        Resume::Never | Resume::Unknown | Resume::Conversation => {
+            "Never: it ends with its connection"
+        }
     };
-    let words = Resume::ALL.map(|resume| PossibleValue::new(resume.as_str()).help(meaning(resume)));
+    let words =
+        Resume::CHOICES.map(|resume| PossibleValue::new(resume.as_str()).help(meaning(resume)));
     PossibleValuesParser::new(words).try_map(|word| word.parse::<Resume>())
 }
 

@@ -73,7 +73,8 @@ impl<'a> Fields<'a> {
 
     pub(super) fn resume(&self, key: &str) -> Result<Option<Resume>, String> {
         self.read(key, "\"always\", \"cut\" or \"never\"", |value| {
-            value.as_str()?.parse().ok()
+            let resume = value.as_str()?.parse().ok()?;
+            Resume::CHOICES.contains(&resume).then_some(resume)
         })
     }
 

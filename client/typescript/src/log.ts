@@ -14,8 +14,8 @@ const LOST: Record<string, string> = {
     'several earlier servers with the same command, directory and environment were left, and ' +
     `can't be told apart; ${LABELS}`,
   crowd:
-    'this host runs three or more servers with the same command at once, so nothing is resumed for it ' +
-    `until it exits; ${LABELS}`,
+    'this host has run three or more servers with this command, directory and environment at once, ' +
+    `so none of them is resumed until it exits; ${LABELS}`,
   exited: 'the previous server exited while no host was connected',
   records:
     'the records of an earlier daemon were lost (`sessions.db`); ' +
@@ -34,6 +34,8 @@ const LOST: Record<string, string> = {
   quota: 'the host has as many sessions as it may (`sessions_per_owner`), and this one was free the longest',
   closed: 'the host closed the previous server, and has not been seen to reconnect by closing',
   conversations: 'this host runs many conversations in one process',
+  unknown_host: 'nothing is known of this host, which may end a conversation by closing or killing its server',
+  closed_earlier: 'the host had closed the previous server, and did not start the next one at once',
 };
 
 /** The lines, on a logger. The server is not affected by a logger that throws. */

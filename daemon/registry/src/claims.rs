@@ -52,6 +52,8 @@ pub struct Claim {
     pub siblings: Option<Siblings>,
     /// Whether its session is resumed.
     pub rule: Rule,
+    /// See [`Claimant::started_ms`].
+    pub started_ms: Option<Millis>,
     /// When it stops waiting for another holder to be gone.
     pub deadline: Millis,
     /// When nobody waits for the answer any more. Nothing is granted after it.
@@ -247,8 +249,25 @@ impl Registry {
     pub(super) fn reconsider(&mut self, owner: ProcessId, key: Key) {
         // Before anybody gets one of them.
         self.end_closed(owner, key);
+        self.end_forbidden_to_waiting(owner, key);
         self.settle(owner, key);
         self.end_unreachable(owner, key);
+    }
+
+    /// The same of what none of those that wait may have by their own rules.
+    fn end_forbidden_to_waiting(&mut self, owner: ProcessId, key: Key) {
+        let leads = |waiting: &&Waiting| {
+            waiting.claim.host == owner && (waiting.key == key || waiting.claim.former == Some(key))
+        };
+        let led: Vec<(Claim, Key)> = self
+            .waiting
+            .iter()
+            .filter(leads)
+            .map(|waiting| (waiting.claim.clone(), waiting.key))
+            .collect();
+        for (claim, key) in led {
+            self.end_forbidden(&claim, key);
+        }
     }
 
     fn settle(&mut self, owner: ProcessId, key: Key) {
@@ -288,8 +307,7 @@ impl Registry {
         let contends = |waiting: &&Waiting| {
             waiting.claim.host == owner
                 && waiting.key == key
-                && self.siblings(owner, waiting.claim.siblings, waiting.claim.rule)
-                    == Siblings::Fresh
+                && self.siblings_for(&waiting.claim) == Siblings::Fresh
         };
         let contenders: Vec<&Claim> = self
             .waiting
@@ -338,7 +356,7 @@ impl Registry {
         if let Wants::Users { .. } = claim.wants {
             return self.choose_users(claim, key);
         }
-        let siblings = self.siblings(claim.host, claim.siblings, claim.rule);
+        let siblings = self.siblings_for(claim);
         let led_to = || self.led_to(claim.host, key, claim.former);
         // Of those that are free, more than two are as good as two.
         let free: Vec<&SessionId> = led_to().flat_map(OfKey::free).take(2).collect();
@@ -358,6 +376,11 @@ impl Registry {
             // one.
             (Siblings::Fresh | Siblings::Successor, []) => Choice::Open(Outcome::FreshHeld),
         }
+    }
+
+    /// What counts for this claim.
+    fn siblings_for(&self, claim: &Claim) -> Siblings {
+        self.siblings(claim.host, claim.key, claim.siblings, claim.rule)
     }
 
     /// The holder did not go in time, so it is no predecessor but a sibling.
@@ -463,11 +486,11 @@ impl Registry {
     /// Before a fresh session is opened, ends the free sessions that can't be told from it. Returns
     /// the loss that the answer to the claim names.
     fn end_ambiguous(&mut self, claim: &Claim, key: Key, outcome: Outcome) -> Option<Loss> {
-        let siblings = self.siblings(claim.host, claim.siblings, claim.rule);
+        let siblings = self.siblings_for(claim);
         let because = match (outcome, siblings) {
             (Outcome::FreshHeld, Siblings::Fresh) => Loss::Sibling,
             (Outcome::FreshPlural, _) => Loss::Several,
-            (Outcome::FreshNever, _) => return self.is_multiplexing(claim).then_some(Loss::Crowd),
+            (Outcome::FreshNever, _) => return self.is_multiplexed(claim).then_some(Loss::Crowd),
             (Outcome::FreshFirst, _) => {
                 let edited = self.edited_without_entry(claim, key)?;
                 self.end_session(&edited);
@@ -488,15 +511,19 @@ impl Registry {
         Some(because).filter(|because| *because == Loss::Sibling || !none)
     }
 
-    /// Whether this claim resumes nothing only because its host once had too many servers of one
-    /// key at a time.
-    fn is_multiplexing(&self, claim: &Claim) -> bool {
+    /// Whether this claim resumes nothing only because its host once had too many servers of its key
+    /// at a time.
+    fn is_multiplexed(&self, claim: &Claim) -> bool {
         claim.siblings.is_none()
             && claim.rule.resume != Resume::Never
             && self
                 .owners
                 .get(&claim.host)
-                .is_some_and(|owner| owner.multiplexing && owner.host_rule != Some(Siblings::Never))
+                .zip(claim.key)
+                .is_some_and(|(owner, key)| {
+                    owner.multiplexed_keys.contains(&key)
+                        && owner.host_rule != Some(Siblings::Never)
+                })
             && self.policy.siblings != Siblings::Never
     }
 
@@ -552,6 +579,7 @@ impl Registry {
             return;
         };
         session.epoch = Epoch(session.epoch.0 + 1);
+        session.closed_ms = None;
         session.offered = session.digest.is_some();
         if session.name.is_none() {
             (session.description, session.asked) = (claim.description.clone(), claim.siblings);
@@ -630,6 +658,7 @@ impl Registry {
             freed: 0,
             opened_ms: claim.opened_ms,
             epoch,
+            closed_ms: None,
             holder: Some(claim.process),
             file: TokenFile {
                 host: claim.host,

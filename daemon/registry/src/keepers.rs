@@ -362,7 +362,9 @@ impl Registry {
                 };
                 // A daemon that is killed between the two would find neither, if it were the other way
                 // round.
-                if let Some((session, why)) = of.as_ref().zip(why) {
+                if let Some((session, why)) = of.as_ref().zip(why)
+                    && !(why == Loss::Abandoned && self.end_abandoned(session, exits))
+                {
                     self.note_lost_keeper(session, keeper.of.as_ref(), why, exits);
                 }
                 self.effects.push(Effect::SaveKeeper(None, keeper.clone()));

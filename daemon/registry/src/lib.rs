@@ -79,6 +79,9 @@ pub struct Policy {
     pub siblings: Siblings,
     /// Sessions that one owner may have.
     pub sessions_per_owner: usize,
+    /// How soon after a front has begun to leave a host that names the conversation starts the next
+    /// one, if it reconnects.
+    pub closed_again_ms: Millis,
 }
 
 /// Everything that is known about owners, sessions and leases.
@@ -106,7 +109,7 @@ pub struct Registry {
     /// How the latest fronts of sessions have left. Not on record: after a restart of the daemon
     /// everything counts as used.
     left: BTreeMap<SessionId, BTreeMap<ProcessId, Departure>>,
-    /// Sessions with a backend in which something else was kept, too. Not on record, either.
+    /// Sessions in which something was kept beside their backends. Not on record, either.
     touched: BTreeSet<SessionId>,
     /// Keepers of sessions that have ended because of their host's rule before it was known whether
     /// they were used: the host, the key, and what is told if they were.
@@ -191,6 +194,9 @@ impl Registry {
         sessions.sort_by_key(|session| session.opened);
         for session in sessions {
             registry.order = registry.order.max(session.opened).max(session.freed);
+            if session.keepers.is_empty() {
+                registry.touched.insert(session.id.clone());
+            }
             registry.insert(session);
         }
         let lost = registry.restore_services(snapshot.services, snapshot.serving);

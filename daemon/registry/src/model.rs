@@ -115,6 +115,8 @@ struct Asks {
     client: Option<usize>,
     siblings: Option<Siblings>,
     rule: Rule,
+    /// For how long it has run; None: that is not known.
+    age: Option<u64>,
     /// Its keeper has refused it.
     closed: Option<bool>,
     wait: u64,
@@ -134,7 +136,12 @@ struct Named {
 /// What a keeper tells.
 #[derive(Clone, Copy, Debug)]
 enum KeeperNews {
-    Left { orderly: bool, used: bool },
+    /// Some time after it was said, if that is known.
+    Left {
+        orderly: bool,
+        used: bool,
+        ago: Option<u64>,
+    },
     Ends(Option<Loss>),
 }
 
@@ -204,11 +211,11 @@ impl Cast {
 }
 
 /// Two in different places, one whose key is doubtful without a label, one whose key always is; one
-/// in each of two conversations, and another program in the place of the first.
+/// in each of three conversations, and another program in the place of the first.
 fn traits(which: usize) -> Traits {
     let some = |byte: u8| Some([byte; 32]);
     let (core, place, doubt) = match which {
-        0 | 4 | 5 => (some(1), some(1), None),
+        0 | 4 | 5 | 7 => (some(1), some(1), None),
         1 => (some(1), some(2), None),
         2 => (some(1), None, Some(KeyDoubt::Environment)),
         3 => (None, None, Some(KeyDoubt::Arguments)),
@@ -216,11 +223,11 @@ fn traits(which: usize) -> Traits {
     };
     let conversation = match which {
         2 | 3 => Conversation::Hidden,
-        4 | 5 => Conversation::Of([which as u8; 32]),
+        4 | 5 | 7 => Conversation::Of([which as u8; 32]),
         _ => Conversation::None,
     };
     // The former recipe had the conversation in the base.
-    let conversed = if [2, 4, 5].contains(&which) {
+    let conversed = if [2, 4, 5, 7].contains(&which) {
         which as u8
     } else {
         0
@@ -270,6 +277,7 @@ impl ReferenceStateMachine for Cast {
                 policy: Policy {
                     siblings,
                     sessions_per_owner,
+                    closed_again_ms: 10,
                 },
                 processes: Vec::new(),
             })
@@ -298,7 +306,7 @@ impl ReferenceStateMachine for Cast {
         );
         let start = (
             select(parents),
-            select(vec![0, 0, 0, 0, 0, 1, 2, 3, 4, 4, 5, 6]),
+            select(vec![0, 0, 0, 0, 0, 1, 2, 3, 4, 4, 4, 5, 5, 6, 7]),
             select(after),
         )
             .prop_map(|(parent, traits, after)| Step::Start {
@@ -386,8 +394,10 @@ impl ReferenceStateMachine for Cast {
             let started = started.prop_map(|(process, backend)| Step::Started { process, backend });
             steps.push((2, started.boxed()));
             let told = proptest::prop_oneof![
-                4 => (any::<bool>(), any::<bool>()).prop_map(|(orderly, used)| KeeperNews::Left { orderly, used }),
-                1 => select(vec![Some(Loss::Exited), Some(Loss::Lingered), None]).prop_map(KeeperNews::Ends),
+                4 => (any::<bool>(), any::<bool>(), select(vec![None, Some(0), Some(2)]))
+                    .prop_map(|(orderly, used, ago)| KeeperNews::Left { orderly, used, ago }),
+                1 => select(vec![Some(Loss::Exited), Some(Loss::Lingered), Some(Loss::Abandoned), None])
+                    .prop_map(KeeperNews::Ends),
             ];
             let tells = (select(instances.clone()), told, epoch());
             let tells = tells.prop_map(|(process, what, epoch)| Step::KeeperTells {
@@ -427,6 +437,8 @@ impl ReferenceStateMachine for Cast {
             let mut rules = vec![Rule::default(); 8];
             rules.extend([rule(Resume::Cut, RuleSource::Table); 6]);
             rules.extend([rule(Resume::Never, RuleSource::Table); 2]);
+            rules.extend([rule(Resume::Unknown, RuleSource::Table); 4]);
+            rules.extend([rule(Resume::Conversation, RuleSource::Table); 6]);
             rules.extend([
                 rule(Resume::Always, RuleSource::Table),
                 rule(Resume::Never, RuleSource::Library),
@@ -438,7 +450,11 @@ impl ReferenceStateMachine for Cast {
                 some(),
                 some(),
                 select(asked),
-                (select(rules), closed),
+                (
+                    select(rules),
+                    closed,
+                    select(vec![None, Some(0), Some(1), Some(4)]),
+                ),
                 select(vec![0, 5, 10, 10]),
             );
             let claim = (
@@ -447,7 +463,11 @@ impl ReferenceStateMachine for Cast {
                 select(vec![8, 1_000, 1_000, 1_000]),
             );
             let claim = claim.prop_map(
-                |(process, (label, entry, client, siblings, (rule, closed), wait), patience)| {
+                |(
+                    process,
+                    (label, entry, client, siblings, (rule, closed, age), wait),
+                    patience,
+                )| {
                     Step::Claim {
                         process,
                         asks: Asks {
@@ -456,6 +476,7 @@ impl ReferenceStateMachine for Cast {
                             client,
                             siblings,
                             rule,
+                            age,
                             closed,
                             wait,
                             patience,

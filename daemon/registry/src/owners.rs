@@ -10,8 +10,9 @@ use mcp_sessiond_proto::{Loss, LossRecord, Resume, SessionId, Siblings};
 use super::records::ProgramDir;
 use super::{Effect, OwnerRecord, Registry, Rule, RuleSource, SessionRecord};
 
-/// Leases of one key at once from which on a host is taken for one that serves several clients from
-/// one process. Two are a host that starts the next server before the former one has died.
+/// Leases of one key at once from which on the host is taken for one that serves several clients by
+/// this key from one process. Two are a host that starts the next server before the former one has
+/// died.
 const MULTIPLEXED: usize = 3;
 
 /// A host, and what belongs to it.
@@ -21,8 +22,11 @@ pub(super) struct Owner {
     pub(super) sessions: BTreeSet<SessionId>,
     /// What the table of hosts says of it.
     pub(super) host_rule: Option<Siblings>,
-    /// It was seen with [`MULTIPLEXED`] leases of one key at once.
-    pub(super) multiplexing: bool,
+    /// The keys of which it was seen with a [`MULTIPLEXED`] of leases at once. What has a label is not
+    /// among them: its user has said which server it is.
+    pub(super) multiplexed_keys: BTreeSet<Key>,
+    /// See [`OwnerRecord::conversations_at_once`].
+    pub(super) conversations_at_once: bool,
     /// Programs with their directories of which it has held sessions of two keys at once, or one
     /// whose key was doubtful.
     pub(super) ambiguous: BTreeSet<ProgramDir>,
@@ -40,7 +44,8 @@ impl Owner {
             name,
             sessions: BTreeSet::new(),
             host_rule,
-            multiplexing: false,
+            multiplexed_keys: BTreeSet::new(),
+            conversations_at_once: false,
             ambiguous: BTreeSet::new(),
             losses: Vec::new(),
             rules: BTreeMap::new(),
@@ -53,7 +58,8 @@ impl Owner {
             host,
             name,
             host_rule,
-            multiplexing,
+            multiplexed_keys,
+            conversations_at_once,
             ambiguous,
             losses,
             rules,
@@ -61,7 +67,8 @@ impl Owner {
         (
             host,
             Self {
-                multiplexing,
+                multiplexed_keys,
+                conversations_at_once,
                 ambiguous,
                 losses,
                 rules,
@@ -75,7 +82,8 @@ impl Owner {
             host,
             name: self.name.clone(),
             host_rule: self.host_rule,
-            multiplexing: self.multiplexing,
+            multiplexed_keys: self.multiplexed_keys.clone(),
+            conversations_at_once: self.conversations_at_once,
             ambiguous: self.ambiguous.clone(),
             losses: self.losses.clone(),
             rules: self.rules.clone(),
@@ -84,12 +92,18 @@ impl Owner {
 }
 
 impl Registry {
+    /// What counts for a session, for claims by its key.
+    pub(super) fn siblings_of(&self, session: &SessionRecord) -> Siblings {
+        self.siblings(session.owner, session.key, session.asked, session.rule)
+    }
+
     /// What counts for claims of this host's instances: what they ask for, else what the table of
-    /// hosts says, else the policy. In a host that was seen with a crowd nothing is resumed, unless
-    /// they ask for it; nor where the rule says so.
+    /// hosts says, else the policy. By a key of which the host was seen with a crowd nothing is
+    /// resumed, unless they ask for it; nor where the rule says so.
     pub(super) fn siblings(
         &self,
         owner: ProcessId,
+        key: Option<Key>,
         asked: Option<Siblings>,
         rule: Rule,
     ) -> Siblings {
@@ -112,7 +126,9 @@ impl Registry {
             Siblings::Fresh | Siblings::Successor
                 if asked.is_none()
                     && !says_resume
-                    && owner.is_some_and(|owner| owner.multiplexing) =>
+                    && owner
+                        .zip(key)
+                        .is_some_and(|(owner, key)| owner.multiplexed_keys.contains(&key)) =>
             {
                 Siblings::Never
             }
@@ -125,7 +141,7 @@ impl Registry {
         let Some(session) = self.sessions.get(id) else {
             return Resume::Always;
         };
-        match self.siblings(session.owner, session.asked, session.rule) {
+        match self.siblings_of(session) {
             _ if session.owner == ProcessId::USER => Resume::Always,
             Siblings::Never => Resume::Never,
             _ => session.rule.resume,
@@ -145,9 +161,7 @@ impl Registry {
             .sessions
             .get(id)
             .filter(|session| session.key.is_some());
-        session.is_some_and(|session| {
-            self.siblings(session.owner, session.asked, session.rule) != Siblings::Never
-        })
+        session.is_some_and(|session| self.siblings_of(session) != Siblings::Never)
     }
 
     /// A session has a holder: sees who else there is.
@@ -159,26 +173,49 @@ impl Registry {
         if host == ProcessId::USER {
             return;
         }
-        let of_key = session
-            .leading_key()
-            .and_then(|key| self.by_key.get(&(host, key)));
-        let multiplexing = session.asked.is_none()
-            && of_key.is_some_and(|of_key| of_key.held().len() >= MULTIPLEXED);
+        let key = session.leading_key();
+        let is_crowd = |key: &Key| {
+            let of_key = self.by_key.get(&(host, *key));
+            of_key.is_some_and(|of_key| of_key.held().len() >= MULTIPLEXED)
+        };
+        let is_named = session.description.label.is_some() || session.asked.is_some();
+        let crowd = key.filter(|key| !is_named && is_crowd(key));
+        let at_once = key.is_some_and(|key| self.attends_another_conversation(host, &key));
         let is_double =
             session.name.is_none() && (session.key.is_none() || self.has_sibling(session));
         let double = program_dir.filter(|_| is_double);
         let Some(owner) = self.owners.get_mut(&host) else {
             return;
         };
-        let is_new_crowd = multiplexing && !owner.multiplexing;
-        owner.multiplexing |= multiplexing;
+        let is_new_crowd = crowd.is_some_and(|crowd| owner.multiplexed_keys.insert(crowd));
         let is_new_double = double.is_some_and(|double| owner.ambiguous.insert(double));
-        if is_new_crowd || is_new_double {
+        let is_new_pair = at_once && !owner.conversations_at_once;
+        owner.conversations_at_once |= at_once;
+        if is_new_crowd || is_new_double || is_new_pair {
             self.save_owner(host);
         }
-        if is_new_crowd {
-            self.end_unreachable_of(host);
+        if let Some(key) = crowd.filter(|_| is_new_crowd) {
+            self.end_unreachable(host, key);
         }
+    }
+
+    /// Whether a host attends a server of another conversation than that of this key, which is
+    /// otherwise the same. A front that has said that it leaves attends nothing.
+    fn attends_another_conversation(&self, host: ProcessId, key: &Key) -> bool {
+        let others = self
+            .keys_of(host)
+            .filter(|(other, _)| other.is_another_conversation_of(key));
+        let mut held = others
+            .flat_map(|(_, sessions)| sessions.held())
+            .filter_map(|id| self.sessions.get(id));
+        held.any(|session| !self.is_closed(session))
+    }
+
+    /// Whether a host may have left a conversation for another one: not where it was seen with two
+    /// at once.
+    pub(super) fn leaves_conversations(&self, host: ProcessId) -> bool {
+        let owner = self.owners.get(&host);
+        owner.is_none_or(|owner| !owner.conversations_at_once)
     }
 
     /// What is on record of a host.

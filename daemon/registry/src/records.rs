@@ -13,6 +13,8 @@ use mcp_sessiond_proto::{
     Siblings,
 };
 
+use super::Millis;
+
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];
 
@@ -28,8 +30,11 @@ pub struct OwnerRecord {
     pub name: String,
     /// What the table of hosts says of it.
     pub host_rule: Option<Siblings>,
-    /// Whether it was seen with three leases of one key at once.
-    pub multiplexing: bool,
+    /// The keys without a label of which it was seen with three leases at once.
+    pub multiplexed_keys: BTreeSet<Key>,
+    /// Whether it was seen with two conversations at once, whose keys are otherwise equal: it does
+    /// not leave one for the other.
+    pub conversations_at_once: bool,
     /// Programs with their directories of which it has held sessions of two keys at once, or one
     /// whose key was doubtful.
     pub ambiguous: BTreeSet<ProgramDir>,
@@ -53,7 +58,7 @@ impl Default for HostRule {
     /// That of a host of which nothing is known.
     fn default() -> Self {
         Self {
-            resume: Resume::Cut,
+            resume: Resume::Unknown,
             is_users: false,
         }
     }
@@ -121,6 +126,9 @@ pub struct Claimant {
     pub host: ProcessId,
     /// What is known of its host.
     pub rule: HostRule,
+    /// When its host started it, or the outermost launcher before it, where that is known: in ms of
+    /// the clock that start times are read from, the latest that it can have been.
+    pub started_ms: Option<Millis>,
     /// What its keys are made of.
     pub traits: Traits,
     /// The keys that it has claimed with, the latest last.
@@ -133,6 +141,7 @@ impl Claimant {
         Self {
             host,
             rule: HostRule::default(),
+            started_ms: None,
             traits,
             keys: Vec::new(),
         }
@@ -177,6 +186,9 @@ pub struct SessionRecord {
     pub opened_ms: u64,
     /// The newest epoch.
     pub epoch: Epoch,
+    /// When the front of this epoch has said that it leaves, in ms of the clock that start times are
+    /// read from; 0 where that is not known. None: it has not said so.
+    pub closed_ms: Option<Millis>,
     /// The process that holds it.
     pub holder: Option<ProcessId>,
     /// The file that its token goes to.

@@ -22,6 +22,9 @@ const KEY: Key = key(7);
 /// How long a claim waits here.
 const WAIT: Millis = 1_000;
 
+/// How soon the next front is started where a host reconnects.
+const AGAIN: Millis = 1_000;
+
 /// The key of a program, without conversation and client.
 const fn key(what: u8) -> Key {
     Key {
@@ -52,6 +55,7 @@ impl Bench {
         let policy = Policy {
             siblings: Siblings::Fresh,
             sessions_per_owner: 3,
+            closed_again_ms: AGAIN,
         };
         Self {
             registry: Registry::restore(policy, Snapshot::default()),
@@ -77,6 +81,7 @@ impl Bench {
             program: "server".into(),
             siblings: None,
             rule: Rule::default(),
+            started_ms: None,
             deadline: self.now + WAIT,
             expires: self.now + 10 * WAIT,
             opened_ms: 0,

@@ -1,13 +1,14 @@
 //! What nobody can resume any more, and ends at once: a session that waits in vain would keep its
 //! server, with its port, its profile and its memory.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Error, Label, Loss, Resume, SessionId, Siblings};
 
-use super::{Claim, Effect, Registry, Rule, RuleSource, SessionRecord};
+use super::{Claim, Effect, Millis, Registry, Rule, RuleSource, SessionRecord};
 
 /// How a front has left, as its keeper tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub struct Departure {
     pub epoch: Epoch,
     /// It had said that it was about to leave. Else it was cut off.
     pub orderly: bool,
+    /// When it said so, where that is known: see [`SessionRecord::closed_ms`].
+    pub at_ms: Option<Millis>,
     /// Some front has had the backend do more than greet and list.
     pub used: bool,
 }
@@ -42,13 +45,17 @@ impl Registry {
             return Err(Error::UnknownBackend);
         }
         let (id, owner, key) = (session.id.clone(), session.owner, session.leading_key());
-        let of_session = self.left.entry(id).or_default();
+        let is_newest = session.epoch == left.epoch;
+        let of_session = self.left.entry(id.clone()).or_default();
         // A late word, after that of another keeper on the next front.
         if of_session.values().any(|known| known.epoch > left.epoch) {
             return Ok(());
         }
         of_session.retain(|_, former| former.epoch == left.epoch);
         of_session.insert(keeper, left);
+        if left.orderly && is_newest {
+            self.note_close(&id, left.at_ms);
+        }
         if let Some(key) = key {
             self.end_unreachable(owner, key);
         }
@@ -56,8 +63,8 @@ impl Registry {
     }
 
     /// A session's front has said, beside its keepers, that it leaves in an orderly way: its session
-    /// may have no keeper that could tell.
-    pub fn front_closed(&mut self, id: &SessionId, epoch: Epoch) {
+    /// may have no keeper that could tell. `at_ms`: when, see [`SessionRecord::closed_ms`].
+    pub fn front_closed(&mut self, id: &SessionId, epoch: Epoch, at_ms: Option<Millis>) {
         let Some(session) = self
             .sessions
             .get(id)
@@ -69,14 +76,29 @@ impl Registry {
         let left = Departure {
             epoch,
             orderly: true,
+            at_ms,
             used: false,
         };
         let of_session = self.left.entry(id.clone()).or_default();
         of_session.retain(|_, former| former.epoch == epoch);
         // No keeper is called so.
         of_session.insert(ProcessId::USER, left);
+        self.note_close(id, at_ms);
         if let Some(key) = key {
             self.end_closed(owner, key);
+        }
+    }
+
+    /// The front of a session's newest epoch has said that it leaves: its first word counts.
+    fn note_close(&mut self, id: &SessionId, at_ms: Option<Millis>) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let at_ms = at_ms.unwrap_or(0);
+        let first = session.closed_ms.map_or(at_ms, |known| known.min(at_ms));
+        if session.closed_ms != Some(first) {
+            session.closed_ms = Some(first);
+            self.effects.push(Effect::SaveSession(session.clone()));
         }
     }
 
@@ -94,12 +116,14 @@ impl Registry {
     }
 
     /// Whether the last front of a session has said that it leaves.
-    fn is_closed(&self, session: &SessionRecord) -> bool {
-        let said = self.left.get(&session.id);
-        said.is_some_and(|said| {
-            said.values()
-                .any(|left| left.epoch == session.epoch && left.orderly)
-        })
+    pub(super) fn is_closed(&self, session: &SessionRecord) -> bool {
+        session.closed_ms.is_some()
+    }
+
+    /// Whether a front that was started then follows one that has left then: its host reconnects.
+    fn follows_at_once(&self, started_ms: Option<Millis>, closed_ms: Millis) -> bool {
+        let until = closed_ms.saturating_add(self.policy.closed_again_ms);
+        started_ms.is_some_and(|started_ms| (closed_ms..=until).contains(&started_ms))
     }
 
     /// Ends the free sessions of this key that their host's rule forbids to resume.
@@ -110,13 +134,14 @@ impl Registry {
     /// The same by the rule of a claim, which may be another one: the configuration was changed, or
     /// the entry of the server.
     pub(super) fn end_forbidden(&mut self, claim: &Claim, key: Key) {
-        let rule = Some(claim.rule).filter(|rule| rule.source != RuleSource::Library);
         for key in [Some(key), claim.former].into_iter().flatten() {
-            self.end_forbidden_by(claim.host, key, rule);
+            self.end_forbidden_by(claim.host, key, Some(claim));
         }
     }
 
-    fn end_forbidden_by(&mut self, owner: ProcessId, key: Key, rule: Option<Rule>) {
+    fn end_forbidden_by(&mut self, owner: ProcessId, key: Key, claim: Option<&Claim>) {
+        let rule = claim.map(|claim| claim.rule);
+        let rule = rule.filter(|rule| rule.source != RuleSource::Library);
         let Some(of_key) = self.by_key.get(&(owner, key)) else {
             return;
         };
@@ -125,11 +150,16 @@ impl Registry {
             let rule = rule.unwrap_or(session.rule);
             let forbids = match rule.resume {
                 Resume::Always => false,
+                // Before somebody claims, its keeper waits for that.
+                Resume::Conversation => claim
+                    .zip(session.closed_ms)
+                    .is_some_and(|(claim, at)| !self.follows_at_once(claim.started_ms, at)),
                 Resume::Cut => self.is_closed(session),
+                Resume::Unknown => self.is_closed(session) || self.was_used(session) == Some(true),
                 Resume::Never => true,
             };
             if forbids && owner != ProcessId::USER {
-                doomed.push((session.id.clone(), self.was_used(session)));
+                doomed.push((session.id.clone(), self.has_shown_use(session)));
             }
         }
         for (id, used) in doomed {
@@ -146,6 +176,35 @@ impl Registry {
             self.effects.push(Effect::Unreachable(id.clone(), None));
             self.end_session(&id);
         }
+    }
+
+    /// A keeper was the last to wait for the host of this session to reconnect, in vain: nobody may
+    /// have it any more. False: the session is none of those.
+    pub(super) fn end_abandoned(&mut self, id: &SessionId, exits: &[ProcessId]) -> bool {
+        let is_over = |session: &&SessionRecord| {
+            let is_attended = session
+                .holder
+                .is_some_and(|holder| !exits.contains(&holder));
+            session.rule.resume == Resume::Conversation
+                && self.is_closed(session)
+                && !is_attended
+                && !exits.contains(&session.owner)
+        };
+        let Some(session) = self.sessions.get(id).filter(is_over) else {
+            return false;
+        };
+        let left = self.left.get(id).into_iter().flat_map(BTreeMap::values);
+        let mut left = left.filter(|left| left.epoch == session.epoch).peekable();
+        let was_used = session.digest.is_some()
+            || self.touched.contains(id)
+            || left.peek().is_none()
+            || left.any(|left| left.used);
+        if let Some(key) = session.leading_key().filter(|_| was_used) {
+            self.note_rule_of(id, key);
+        }
+        self.effects.push(Effect::Unreachable(id.clone(), None));
+        self.end_session(id);
+        true
     }
 
     /// A used server of this session ends because of its host's rule. Whoever has asked for the
@@ -170,7 +229,7 @@ impl Registry {
         let mut doomed: Vec<(SessionId, Option<Loss>)> = Vec::new();
         let mut rest: Vec<&SessionRecord> = Vec::new();
         for session in of_key.free().filter_map(|id| self.sessions.get(id)) {
-            let siblings = self.siblings(owner, session.asked, session.rule);
+            let siblings = self.siblings_of(session);
             if siblings == Siblings::Never {
                 doomed.push((session.id.clone(), None));
             } else if let Some(why) = self.is_superseded(session) {
@@ -211,6 +270,15 @@ impl Registry {
         }
     }
 
+    /// The same for what is told of it: a session without a backend may never have had one.
+    fn has_shown_use(&self, session: &SessionRecord) -> Option<bool> {
+        let is_bare = session.keepers.is_empty() && session.digest.is_none();
+        if is_bare && session.rule.source != RuleSource::Library {
+            return Some(self.touched.contains(&session.id));
+        }
+        self.was_used(session)
+    }
+
     /// Whether anything of this session would be missed. None: a keeper of it is about to say.
     fn was_used(&self, session: &SessionRecord) -> Option<bool> {
         if session.keepers.is_empty()
@@ -240,10 +308,12 @@ impl Registry {
     /// taken its place.
     fn is_superseded(&self, session: &SessionRecord) -> Option<Loss> {
         let key = session.leading_key()?;
+        let leaves = self.leaves_conversations(session.owner);
         let newer = self.keys_of(session.owner).filter_map(|(newer, sessions)| {
             let other = self.sessions.get(sessions.newest()?)?;
             (other.opened > session.opened).then_some(())?;
             supersedes(&newer, other.description.entry.as_ref(), session, &key)
+                .filter(|loss| *loss != Loss::Conversation || leaves)
         });
         newer.min_by_key(|loss| *loss != Loss::Conversation)
     }
@@ -251,6 +321,7 @@ impl Registry {
     /// A claim shows that the host has gone on: ends the free sessions whose place it takes.
     /// Returns what it has to be told, where one of them was what its own entry was before.
     pub(super) fn end_superseded(&mut self, claim: &Claim, key: Key) -> Option<Loss> {
+        let leaves = self.leaves_conversations(claim.host);
         let free = self
             .keys_of(claim.host)
             .flat_map(|(old, sessions)| sessions.free().map(move |id| (old, id)));
@@ -261,7 +332,8 @@ impl Registry {
                     claim.description.entry.as_ref(),
                     self.sessions.get(id)?,
                     &old,
-                )?;
+                )
+                .filter(|loss| *loss != Loss::Conversation || leaves)?;
                 Some((id.clone(), old, loss))
             })
             .collect();
@@ -307,11 +379,8 @@ impl Registry {
 
     /// Something was kept in this session: it counts as used.
     pub fn touch(&mut self, id: &SessionId) {
-        let may_be_unused = self
-            .sessions
-            .get(id)
-            .filter(|session| !session.keepers.is_empty());
-        let Some(session) = may_be_unused.filter(|_| !self.touched.contains(id)) else {
+        let session = self.sessions.get(id);
+        let Some(session) = session.filter(|_| !self.touched.contains(id)) else {
             return;
         };
         let (owner, key) = (session.owner, session.leading_key());
@@ -327,6 +396,8 @@ impl Registry {
 fn loss_of(rule: Rule) -> Loss {
     match rule.resume {
         Resume::Never => Loss::Conversations,
+        Resume::Unknown => Loss::UnknownHost,
+        Resume::Conversation => Loss::ClosedEarlier,
         Resume::Always | Resume::Cut => Loss::Closed,
     }
 }

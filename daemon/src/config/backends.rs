@@ -19,6 +19,9 @@ section! {
         linger_ms: u64 = 600_000; 1..,
         /// How long a backend stays after its host has closed it in an orderly way, in ms.
         closed_linger_ms: u64 = 30_000; 1..,
+        /// How soon after a close a host that names the conversation starts the next front, if it
+        /// reconnects, in ms.
+        closed_again_ms: u64 = 1_000; 1..,
         /// How long a backend with a name (`wrap --name`) stays without a front, in ms.
         named_linger_ms: u64 = 28_800_000; 1..,
         /// How long a backend may take to answer a ping before a host that comes back is answered

@@ -30,7 +30,8 @@ pub struct HostRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume: Option<Resume>,
     /// The variable in which it names the conversation to its servers. A server that has it is
-    /// resumed in the same conversation; `resume` counts for one that does not.
+    /// resumed in the same conversation: after a cut, and where the host reconnects at once after a
+    /// close. `resume` counts for one that does not have it, or has it from the host's own start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation: Option<String>,
 }
@@ -42,6 +43,12 @@ impl HostRow {
     /// A row that matches nothing, or says nothing, or allows a resume by the client's word.
     pub(super) fn check(&self) -> Result<(), &'static str> {
         let says = self.siblings.is_some() || self.resume.is_some() || self.conversation.is_some();
+        if self
+            .resume
+            .is_some_and(|resume| !Resume::CHOICES.contains(&resume))
+        {
+            return Err("`resume` is `always`, `cut` or `never`");
+        }
         match (&self.executable, &self.client) {
             (None, None) => Err("a row needs `executable` or `client`"),
             (Some(_), Some(_)) => Err("a row has `executable` or `client`, and not both"),
@@ -86,7 +93,9 @@ impl Row<'_> {
     fn resume(&self, gives: &impl Fn(&str) -> bool) -> Option<Resume> {
         match self.conversation {
             // What is never kept is not kept in a conversation, either.
-            Some(name) if self.resume != Some(Resume::Never) && gives(name) => Some(Resume::Always),
+            Some(name) if self.resume != Some(Resume::Never) && gives(name) => {
+                Some(Resume::Conversation)
+            }
             Some(_) => self.resume.or(Some(Resume::Cut)),
             None if self.siblings == Some(Siblings::Never) => Some(Resume::Never),
             None => self.resume,
@@ -102,6 +111,8 @@ enum Program {
     /// By the script, module or package that an interpreter runs: the last part of an argument's
     /// path, or several parts that follow each other anywhere in it.
     Script(&'static str),
+    /// By the name that a script has given its process, in the place of its arguments.
+    Titled(&'static str),
 }
 
 /// How it is known what a host does.
@@ -113,7 +124,7 @@ enum Evidence {
     Read,
 }
 use Evidence::{Read, Run};
-use Program::{Named, Script};
+use Program::{Named, Script, Titled};
 
 /// A host of the built-in table.
 #[derive(Debug, Clone, Copy)]
@@ -176,6 +187,7 @@ impl Known {
         let is = |program: &Program| match program {
             Named(name) => host.is_called(name) || host.is_at(name),
             Script(script) => is_interpreter() && host.runs_script(script),
+            Titled(title) => is_interpreter() && host.is_titled(title),
         };
         self.programs.iter().any(is)
             && (self.mode.is_empty() || self.mode.iter().any(|word| host.has_argument(word)))
@@ -195,8 +207,8 @@ const INTERPRETERS: [&str; 5] = ["node", "nodejs", "bun", "python*", "deno"];
 /// clients from one process. Where several fit, the strictest counts.
 ///
 /// `Always` is for a host that is known to start one server for the whole process, whatever
-/// conversations share it. `Cut` with a row is what an unknown host gets: it says that somebody has
-/// looked, and found no reason for more.
+/// conversations share it; `Cut` for one that was seen or read to start a killed server again.
+/// `Unknown` is what a host without a row gets: a row with it says that somebody has looked.
 const HOSTS: &[Known] = &[
     // The variable changes at `/clear`, and is the same after `--resume`.
     host(
@@ -263,20 +275,23 @@ const HOSTS: &[Known] = &[
         Run,
     )
     .mode(&["--acp", "--experimental-acp"]),
-    // In ACP, too, all its sessions share one server.
+    // In ACP, too, all its sessions share one server, which names the first. A subagent's own servers
+    // are closed at its end.
     host(
         "Qwen Code",
         &[Script("qwen"), Script("@qwen-code/qwen-code")],
-        Resume::Always,
+        Resume::Cut,
         Run,
-    ),
+    )
+    .conversation("QWEN_CODE_SESSION_ID"),
     // All sessions of a directory share its servers.
     host("opencode", &[Named("opencode")], Resume::Always, Run),
     host("opencode, ACP", &[Named("opencode")], Resume::Cut, Run).mode(&["acp"]),
+    // It kills each server that it ends, whatever the reason.
     host(
         "Zed",
         &[Named("zed"), Named("zed-editor")],
-        Resume::Cut,
+        Resume::Unknown,
         Read,
     ),
     // A hub in the background starts a server for each conversation, and closes it.
@@ -321,7 +336,13 @@ const HOSTS: &[Known] = &[
         Resume::Cut,
         Read,
     ),
-    host("Kimi", &[Named("kimi"), Script("kimi")], Resume::Cut, Read),
+    // It renames its process. In ACP, too, all its sessions share one server.
+    host(
+        "Kimi",
+        &[Named("kimi"), Script("kimi"), Titled("kimi-code")],
+        Resume::Cut,
+        Run,
+    ),
     // Its gateway serves the conversations of all channels from one process.
     host(
         "OpenClaw",
@@ -450,7 +471,7 @@ pub(super) fn rule_of(
         .or_else(|| if of_users.is_some() { None } else { never })
         .or_else(|| known().find_map(|known| known.row.siblings));
     let rule = HostRule {
-        resume: of_users.or(of_table).unwrap_or(Resume::Cut),
+        resume: of_users.or(of_table).unwrap_or(Resume::Unknown),
         is_users: of_users.is_some(),
     };
     (siblings, rule)

@@ -165,6 +165,7 @@ impl Config {
         Policy {
             siblings: self.siblings,
             sessions_per_owner: self.limits.sessions_per_host,
+            closed_again_ms: self.backends.closed_again_ms,
         }
     }
 

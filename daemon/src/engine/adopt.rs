@@ -105,7 +105,8 @@ impl RecordCopy {
             host,
             name: self.host_name,
             host_rule: self.host_rule,
-            multiplexing: false,
+            multiplexed_keys: BTreeSet::new(),
+            conversations_at_once: false,
             ambiguous: BTreeSet::new(),
             losses: Vec::new(),
             rules: BTreeMap::new(),
@@ -134,6 +135,7 @@ impl RecordCopy {
             opened_ms: self.opened_ms,
             epoch,
             holder,
+            closed_ms: None,
             file: TokenFile {
                 host,
                 number: self.file,

@@ -34,6 +34,9 @@ const ENDING_RETRY_MS: u32 = 5;
 /// for its own front to attach again.
 const UNRESUMABLE_LINGER_MS: u64 = 2_000;
 
+/// How long a front takes at most from its start until it attaches.
+const ATTACH_WAIT_MS: u64 = 2_000;
+
 /// A slow task for a keeper.
 #[derive(Debug)]
 pub enum Charge {
@@ -143,7 +146,11 @@ impl Engine {
         };
         let lingers = (
             linger(config.linger_ms, resume != Resume::Never),
-            linger(config.closed_linger_ms, resume == Resume::Always),
+            match resume {
+                // The next front has to have been started by then, and to attach.
+                Resume::Conversation if !is_users => config.closed_again_ms + ATTACH_WAIT_MS,
+                resume => linger(config.closed_linger_ms, resume == Resume::Always),
+            },
         );
         let kept = self.kept((!is_users).then_some(owner), lingers, record);
         Ok(Kept {
@@ -284,9 +291,10 @@ impl Engine {
             keeper,
             epoch,
         } = request;
-        let (front, resume) = self.tell(|registry| {
+        let (front, resume, started_ms) = self.tell(|registry| {
             let front = registry.front(session, *keeper, peer.id(), *epoch)?;
-            Ok((front, registry.resume_kept_by(&peer.id())))
+            let started_ms = registry.claimant(&front).and_then(|front| front.started_ms);
+            Ok((front, registry.resume_kept_by(&peer.id()), started_ms))
         })?;
         let former = self.lock().fronts.insert(peer.id(), *epoch);
         if former.is_some_and(|former| former != *epoch) {
@@ -295,6 +303,8 @@ impl Engine {
         Ok(FrontLease {
             process: reference(front),
             resume,
+            started_ms: started_ms.unwrap_or(0),
+            closed_again_ms: self.settings().loaded.config.backends.closed_again_ms,
         })
     }
 
@@ -354,11 +364,13 @@ impl Engine {
             keeper,
             epoch,
             orderly,
+            at_ms,
             used,
         } = request;
         let left = Departure {
             epoch: *epoch,
             orderly: *orderly,
+            at_ms: Some(*at_ms).filter(|at_ms| *at_ms > 0),
             used: *used,
         };
         self.tell(|registry| registry.front_left(session, *keeper, peer.id(), left))

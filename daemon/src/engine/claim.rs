@@ -26,6 +26,8 @@ pub(super) struct Verified {
     /// What the table of hosts says of it.
     host_rule: Option<Siblings>,
     rule: HostRule,
+    /// When the host has started it: see [`Claimant::started_ms`].
+    started_ms: u64,
     traits: Traits,
 }
 
@@ -33,6 +35,7 @@ impl Verified {
     pub(super) fn claimant(self) -> Claimant {
         Claimant {
             rule: self.rule,
+            started_ms: Some(self.started_ms),
             ..Claimant::new(self.host.id(), self.traits)
         }
     }
@@ -205,6 +208,7 @@ impl Engine {
                     host_name,
                     host_rule,
                     rule,
+                    started_ms,
                     traits,
                 }),
             ) => {
@@ -217,6 +221,7 @@ impl Engine {
                 }
                 let claimant = Claimant {
                     rule,
+                    started_ms: Some(started_ms),
                     ..Claimant::new(host.id(), traits)
                 };
                 state.registry.introduce(instance.id(), claimant.clone());
@@ -262,6 +267,7 @@ impl Engine {
             program,
             siblings: request.siblings,
             rule: self.rule_of(&claimant, request),
+            started_ms: claimant.started_ms,
             deadline,
             expires,
             opened_ms: now_ms(),
@@ -560,7 +566,11 @@ pub(super) fn verify(
     settings: &Settings,
     entry: Option<&Label>,
 ) -> Result<Verified, Error> {
-    let Walk { steps, host } = process::find_host(instance, &settings.table);
+    let Walk {
+        steps,
+        host,
+        started,
+    } = process::find_host(instance, &settings.table);
     match host {
         Ok(host) => {
             let host_name = steps
@@ -568,7 +578,7 @@ pub(super) fn verify(
                 .map(|step| step.name.clone())
                 .unwrap_or_default();
             let line = process::command_line(&host).map_err(exhausted)?;
-            let gives = |name: &str| process::is_given(instance, name).unwrap_or(false);
+            let gives = |name: &str| process::is_set_by(&host, instance, name).unwrap_or(false);
             let (host_rule, rule) = settings.loaded.config.rule_of(&line, &gives);
             let entry = entry.map(Label::as_str);
             let traits = process::traits_of(instance, &settings.table, entry).map_err(exhausted)?;
@@ -577,6 +587,7 @@ pub(super) fn verify(
                 host_name,
                 host_rule,
                 rule,
+                started_ms: process::latest_start_ms(started.start),
                 traits,
             })
         }

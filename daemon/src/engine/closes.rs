@@ -3,7 +3,8 @@
 //! that were started.
 //!
 //! Such a front leaves a file of its own behind, `closed/PID-START` in the runtime directory, before
-//! it does anything else: it holds as well where no daemon runs, or none that answers.
+//! it does anything else: it holds as well where no daemon runs, or none that answers. In it is the
+//! time, in ms of the clock that start times of processes are read from.
 
 use std::path::{Path, PathBuf};
 
@@ -29,16 +30,16 @@ impl Closes {
             let path = self
                 .0
                 .join(paths::closed_name(process.pid, process.start.0));
-            let has_closed = if exited {
-                std::fs::remove_file(&path).is_ok()
-            } else {
-                path.exists()
-            };
-            if !has_closed {
+            let Ok(written) = std::fs::read(&path) else {
                 continue;
+            };
+            if exited {
+                let _ = std::fs::remove_file(&path);
             }
+            // A front that is killed while it writes has closed, and it is not known when.
+            let at_ms = str::from_utf8(&written).ok().and_then(|at| at.parse().ok());
             for (session, epoch) in registry.held_by(process) {
-                registry.front_closed(&session, epoch);
+                registry.front_closed(&session, epoch, at_ms);
             }
         }
     }

@@ -91,6 +91,7 @@ fn session(owner: ProcessId, number: u8) -> SessionRecord {
         opened_ms: 2,
         epoch: Epoch(number.into()),
         holder: None,
+        closed_ms: None,
         file: TokenFile {
             host: owner,
             number: number.into(),
@@ -110,12 +111,13 @@ fn records(directory: &Path) -> [Files; 2] {
     let mut ledger = Ledger::open(directory, BOOT).expect("made").ledger;
     for (host, number) in numbers() {
         let name = "host".into();
-        let (ambiguous, losses, rules) = Default::default();
+        let (multiplexed_keys, ambiguous, losses, rules) = Default::default();
         ledger.record(Effect::SaveOwner(OwnerRecord {
             host,
             name,
             host_rule: None,
-            multiplexing: false,
+            multiplexed_keys,
+            conversations_at_once: false,
             ambiguous,
             losses,
             rules,
@@ -150,6 +152,7 @@ fn claim(host: ProcessId, number: u8) -> Claim {
         program: "server".into(),
         siblings: None,
         rule: Rule::default(),
+        started_ms: None,
         deadline: 0,
         expires: u64::MAX,
         opened_ms: 0,

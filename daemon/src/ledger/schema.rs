@@ -29,7 +29,7 @@ use values::{
 use crate::writer::{begin, check, check_format};
 
 /// Grows with every change of the tables. A database of another version is discarded.
-const VERSION: i64 = 10;
+const VERSION: i64 = 12;
 
 /// Why the records of a former boot are discarded.
 pub(super) const REBOOTED: &str = "it is from before the last reboot";
@@ -49,7 +49,7 @@ const FIRST: &str = "
 
 /// The steps from each version to the next, so that an upgrade of the daemon ends no session. A new
 /// database is made in the same steps.
-const UPGRADES: [(i64, &str); 9] = [
+const UPGRADES: [(i64, &str); 11] = [
     (1, "ALTER TABLE session ADD COLUMN name TEXT; ALTER TABLE session ADD COLUMN made_by TEXT;"),
     (
         2,
@@ -107,6 +107,19 @@ const UPGRADES: [(i64, &str); 9] = [
         "UPDATE owner SET losses = x'';
         ALTER TABLE owner DROP COLUMN lost_members;
         ALTER TABLE server ADD COLUMN version TEXT;",
+    ),
+    (
+        10,
+        // A crowd is one of a key. Which key it was is not known: nothing is resumed in that host, as
+        // before.
+        "UPDATE owner SET row = 'never' WHERE crowded = 1;
+        ALTER TABLE owner DROP COLUMN crowded;
+        ALTER TABLE owner ADD COLUMN multiplexed_keys BLOB NOT NULL DEFAULT x'';
+        ALTER TABLE owner ADD COLUMN conversations_at_once INTEGER NOT NULL DEFAULT 0;",
+    ),
+    (
+        11,
+        "ALTER TABLE claimant ADD COLUMN started_ms INTEGER; ALTER TABLE session ADD COLUMN closed_ms INTEGER;",
     ),
 ];
 
@@ -223,28 +236,40 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
             .map(drop)
     };
     match effect {
-        Effect::SaveOwner(OwnerRecord { host, name, host_rule, multiplexing, ambiguous, losses, rules }) => {
+        Effect::SaveOwner(OwnerRecord {
+            host,
+            name,
+            host_rule,
+            multiplexed_keys,
+            conversations_at_once,
+            ambiguous,
+            losses,
+            rules,
+        }) => {
             let losses: Vec<u8> = losses.iter().flat_map(record_bytes).collect();
             let rules: Vec<u8> = rules.iter().flat_map(|(key, rule)| rule_bytes(key, *rule)).collect();
             execute(
-                "INSERT OR REPLACE INTO owner (host, name, row, crowded, doubles, losses, rules) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "INSERT OR REPLACE INTO owner (
+                    host, name, row, multiplexed_keys, doubles, losses, rules, conversations_at_once
+                ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
                 params![
                     Process(*host),
                     name,
                     host_rule.map(Siblings::as_str),
-                    multiplexing,
+                    multiplexed_keys.iter().flat_map(Key::to_bytes).collect::<Vec<u8>>(),
                     ambiguous.iter().flatten().copied().collect::<Vec<u8>>(),
                     losses,
                     rules,
+                    conversations_at_once,
                 ],
             )
         }
         Effect::DropOwner(host) => execute("DELETE FROM owner WHERE host = ?1", params![Process(*host)]),
-        Effect::SaveClaimant(process, Claimant { host, rule, traits, keys }) => execute(
+        Effect::SaveClaimant(process, Claimant { host, rule, started_ms, traits, keys }) => execute(
             "INSERT OR REPLACE INTO claimant (
                 process, host, program, core, place, directory, conversation, doubt, former_base, former_place, keys,
-                resume, users
-            ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                resume, users, started_ms
+            ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
             params![
                 Process(*process),
                 Process(*host),
@@ -259,6 +284,7 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
                 keys.iter().flat_map(Key::to_bytes).collect::<Vec<u8>>(),
                 rule.resume.as_str(),
                 rule.is_users,
+                started_ms.map(u64::cast_signed),
             ],
         ),
         Effect::DropClaimant(process) => {
@@ -267,8 +293,8 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
         Effect::SaveSession(session) => execute(
             "INSERT OR REPLACE INTO session (
                 id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered, name, made_by,
-                entry, client, spot, asked, freed, rule
-            ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+                entry, client, spot, asked, freed, rule, closed_ms
+            ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)",
             params![
                 session.id.as_str(),
                 Process(session.owner),
@@ -291,6 +317,7 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
                 session.asked.map(Siblings::as_str),
                 session.freed.cast_signed(),
                 session.rule.to_text(),
+                session.closed_ms.map(u64::cast_signed),
             ],
         ),
         Effect::DropSession(id) => execute("DELETE FROM session WHERE id = ?1", params![id.as_str()]),
@@ -343,7 +370,7 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
 fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
     let owners = rows(
         connection,
-        "SELECT host, name, row, crowded, doubles, losses, rules FROM owner",
+        "SELECT host, name, row, multiplexed_keys, doubles, losses, rules, conversations_at_once FROM owner",
         |row| {
             let ambiguous: BTreeSet<ProgramDir> = row
                 .get::<_, Vec<u8>>(4)?
@@ -356,18 +383,24 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
             let rules = row.get::<_, Vec<u8>>(6)?;
             let rules: Option<BTreeMap<Key, Option<Loss>>> =
                 rules.chunks(Key::BYTES + 1).map(rule_of).collect();
+            let multiplexed_keys = row.get::<_, Vec<u8>>(3)?;
+            let multiplexed_keys: Option<BTreeSet<Key>> = multiplexed_keys
+                .chunks(Key::BYTES)
+                .map(Key::from_bytes)
+                .collect();
             Ok(OwnerRecord {
                 host: row.get::<_, Process>(0)?.0,
                 name: row.get(1)?,
                 host_rule: optional::<Siblings>(row, 2)?,
-                multiplexing: row.get(3)?,
+                multiplexed_keys: multiplexed_keys.ok_or(FromSqlError::InvalidType)?,
+                conversations_at_once: row.get(7)?,
                 ambiguous,
                 losses: losses.ok_or(FromSqlError::InvalidType)?,
                 rules: rules.ok_or(FromSqlError::InvalidType)?,
             })
         },
     )?;
-    let columns = "process, host, program, core, place, directory, conversation, doubt, former_base, former_place, keys, resume, users";
+    let columns = "process, host, program, core, place, directory, conversation, doubt, former_base, former_place, keys, resume, users, started_ms";
     let claimants = rows(
         connection,
         &format!("SELECT {columns} FROM claimant"),
@@ -399,6 +432,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
                         resume: parsed::<Resume>(row, 11)?,
                         is_users: row.get(12)?,
                     },
+                    started_ms: row.get::<_, Option<i64>>(13)?.map(i64::cast_unsigned),
                     traits,
                     keys,
                 },
@@ -406,7 +440,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
         },
     )?;
     let columns = "id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered, name, \
-                   made_by, entry, client, spot, asked, freed, rule";
+                   made_by, entry, client, spot, asked, freed, rule, closed_ms";
     let Recorded {
         of_hosts: mut keepers,
         serving,
@@ -443,6 +477,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
                 opened_ms: row.get::<_, i64>(6)?.cast_unsigned(),
                 epoch: Epoch(row.get::<_, i64>(7)?.cast_unsigned()),
                 holder: row.get::<_, Option<Process>>(8)?.map(|process| process.0),
+                closed_ms: row.get::<_, Option<i64>>(21)?.map(i64::cast_unsigned),
                 file: TokenFile {
                     host: owner,
                     number: row.get(9)?,

@@ -107,6 +107,7 @@ fn session(id: &str, epoch: u64) -> SessionRecord {
         freed: 0,
         opened_ms: 2,
         epoch: Epoch(epoch),
+        closed_ms: None,
         holder: None,
         file: TokenFile {
             host: owner,
@@ -311,8 +312,16 @@ async fn a_full_disk_is_said_and_got_over() {
 /// An upgrade of the daemon ends nobody's session.
 #[tokio::test]
 async fn what_former_versions_have_recorded_is_found() {
+    let to_11 =
+        "ALTER TABLE claimant DROP COLUMN started_ms; ALTER TABLE session DROP COLUMN closed_ms;
+        PRAGMA user_version = 11;";
+    let to_10 = "ALTER TABLE owner ADD COLUMN crowded INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE owner DROP COLUMN multiplexed_keys; ALTER TABLE owner DROP COLUMN conversations_at_once;
+        PRAGMA user_version = 10;";
     let to_9 = "UPDATE owner SET losses = x''; ALTER TABLE owner ADD COLUMN lost_members BLOB NOT NULL DEFAULT x'';
         ALTER TABLE server DROP COLUMN version; PRAGMA user_version = 9;";
+    let to_10 = format!("{to_11} {to_10}");
+    let to_9 = format!("{to_10} {to_9}");
     let to_8 =
         format!("{to_9} ALTER TABLE owner DROP COLUMN lost_members; PRAGMA user_version = 8;");
     let to_7 = "ALTER TABLE owner DROP COLUMN rules; ALTER TABLE claimant DROP COLUMN resume;
@@ -352,7 +361,9 @@ async fn what_former_versions_have_recorded_is_found() {
         to_6,
         to_7,
         to_8,
-        to_9.to_owned(),
+        to_9,
+        to_10,
+        to_11.to_owned(),
     ] {
         what_was_recorded_is_found_after(&downgrade).await;
     }

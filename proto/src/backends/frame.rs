@@ -67,7 +67,8 @@ pub enum Kind {
     /// From the client. The number: how many ends of backends it has told its host.
     Heard = 9,
     /// From the client: it is about to leave. The number: 0, its host has closed its end; otherwise
-    /// that of the signal that ends the client.
+    /// that of the signal that ends the client. The body, 8 bytes in network order, says since when, in
+    /// ms of the clock that start times of processes are read from.
     Leave = 10,
     /// From the client: end the backend, if the client continues another one, or has left and its
     /// backend ends with it.

@@ -6,7 +6,7 @@ use std::io;
 use bytes::Bytes;
 use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::Epoch;
-use mcp_sessiond_proto::backends::frame::Kind;
+use mcp_sessiond_proto::backends::frame::{Frame, Kind};
 use nix::sys::signal::Signal;
 
 use crate::frames::{Frames, PendingFrames};
@@ -41,8 +41,9 @@ pub struct FrontConnection {
     stderr_skipped: u64,
     handed_out: u64,
     confirmed: u64,
-    /// How it is about to leave: 0, or the number of the signal that ends it.
-    leaves: Option<u64>,
+    /// How it is about to leave: 0, or the number of the signal that ends it; and since when, in ms
+    /// of the clock that start times are read from, or 0.
+    leaves: Option<(u64, u64)>,
     /// Whether its host has closed its input, and all that the host has said came before.
     pub has_closed: bool,
     /// How many ends of backends it has told its host.
@@ -106,12 +107,17 @@ impl FrontConnection {
     }
 
     /// Takes in what it says beside messages. False: that breaks the protocol.
-    pub fn note(&mut self, kind: Kind, number: u64) -> bool {
-        match kind {
+    pub fn note(&mut self, said: &Frame) -> bool {
+        let number = said.number;
+        match said.kind {
             Kind::Confirm => self.confirmed = number.clamp(self.confirmed, self.handed_out),
             Kind::Heard => self.heard = self.heard.max(number),
-            Kind::Leave if number == 0 => _ = self.leaves.get_or_insert(0),
-            Kind::Leave => self.leaves = Some(number),
+            Kind::Leave => {
+                let since = said.bytes().try_into().map_or(0, u64::from_be_bytes);
+                // Its first sign counts, and the signal that came behind the end of the input.
+                let (former, since) = self.leaves.unwrap_or((0, since));
+                self.leaves = Some((if number == 0 { former } else { number }, since));
+            }
             Kind::Closed => self.has_closed = true,
             _ => return false,
         }
@@ -121,23 +127,23 @@ impl FrontConnection {
     /// Takes in what it has said beside messages, as far as that is there. Its messages are lost.
     pub fn note_rest(&mut self) {
         while let Some(said) = self.reader.next_at_once() {
-            let _ = self.note(said.kind, said.number);
+            let _ = self.note(&said);
         }
         // In the middle of a message it can't say how it leaves. Its host may have closed it, and then
         // nobody else may have the server.
         if self.reader.is_mid_frame() {
-            self.leaves.get_or_insert(0);
+            self.leaves.get_or_insert((0, 0));
         }
     }
 
-    /// Whether it has said that it is about to leave.
-    pub fn is_leaving(&self) -> bool {
-        self.leaves.is_some()
+    /// Since when it is about to leave, as it has said; 0 where that is not known.
+    pub fn leaves_since(&self) -> Option<u64> {
+        self.leaves.map(|(_, since)| since)
     }
 
     /// The signal by which its host has ended it, if it was one.
     pub fn ending_signal(&self) -> Option<Signal> {
-        self.leaves.and_then(signal_of)
+        self.leaves.and_then(|(signal, _)| signal_of(signal))
     }
 
     /// Messages that it was handed and has not passed on, as far as is known.
@@ -217,7 +223,7 @@ mod tests {
             theirs.try_write(&line[..sent]).expect("there is room");
             drop(theirs);
             front.note_rest();
-            assert_eq!(front.is_leaving(), is_leaving, "{sent}");
+            assert_eq!(front.leaves_since().is_some(), is_leaving, "{sent}");
         }
     }
 
@@ -227,13 +233,18 @@ mod tests {
         front.hand_out(Bytes::from_static(b"{}"));
         let said = [(Kind::Confirm, 9), (Kind::Heard, 2), (Kind::Leave, 15)];
         for (kind, number) in said {
-            let frame = mcp_sessiond_proto::backends::frame::frame(kind, number, b"");
+            let body = if kind == Kind::Leave {
+                7_u64.to_be_bytes()
+            } else {
+                [0; 8]
+            };
+            let frame = mcp_sessiond_proto::backends::frame::frame(kind, number, &body);
             theirs.try_write(&frame).expect("there is room");
         }
         drop(theirs);
         front.note_rest();
         assert_eq!((front.unconfirmed(), front.ends_told()), (0, 2));
-        assert!(front.is_leaving());
+        assert_eq!(front.leaves_since(), Some(7));
         assert_eq!(front.ending_signal(), Some(Signal::SIGTERM));
     }
 }

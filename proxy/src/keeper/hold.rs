@@ -39,7 +39,7 @@ use super::children::{Children, StopMode};
 use super::exits::{Exit, ExitWatcher};
 use super::front_connection::FrontConnection;
 use super::program_change::ProgramFile;
-use super::requests::{Incoming, KeeperContext, receive};
+use super::requests::{FrontRule, Incoming, KeeperContext, receive};
 use super::sharing::{self, Sharing};
 use super::spare::Spare;
 use super::stderr_ring::StderrRing;
@@ -96,8 +96,9 @@ pub struct Keeper {
     /// How often it looks at its socket while it has no front, and when it has looked last.
     look_every: Duration,
     looked: Instant,
-    /// Whether the latest front said that it leaves, after its host had begun a conversation.
-    closed: bool,
+    /// When the latest front said that it leaves, after its host had begun a conversation, in ms of
+    /// the clock that start times are read from; 0 where that is not known.
+    closed: Option<u64>,
     /// The signal by which its host has ended the latest front: the backend gets it when it ends.
     signal: Option<Signal>,
     /// The backend's input was closed for good, since its host has closed its own: the processes to
@@ -105,7 +106,7 @@ pub struct Keeper {
     input_over: Option<BTreeSet<ProcessId>>,
     /// Whether another front may have the backend as the latest has left it, as the daemon said
     /// last.
-    resume: Resume,
+    rule: FrontRule,
     /// The daemon hears how the latest front has left.
     left_told: Option<JoinHandle<()>>,
     /// The counts that the daemon has confirmed.
@@ -233,10 +234,10 @@ impl Keeper {
             since: now,
             look_every: fault::look().unwrap_or(LOOK_EVERY),
             looked: now,
-            closed: false,
+            closed: None,
             signal: None,
             input_over: None,
-            resume: Resume::Always,
+            rule: FrontRule::NONE,
             left_told: None,
             reported: Arc::default(),
             ending: None,
@@ -473,7 +474,9 @@ impl Keeper {
     /// How long the backend stays without a front. That depends on whether there was one, and how
     /// it left.
     fn linger(&self) -> Duration {
-        match (self.last.1, self.closed) {
+        // A used server of a host of which nothing is known ends as if its host had closed it.
+        let is_over = self.rule.resume == Resume::Unknown && self.relay.is_used();
+        match (self.last.1, self.closed.is_some() || is_over) {
             (None, _) => self.first_front,
             (Some(_), true) => Duration::from_millis(self.kept.closed_linger_ms),
             (Some(_), false) => Duration::from_millis(self.kept.linger_ms),

@@ -37,13 +37,44 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// What the daemon says of a front's lease.
 #[derive(Debug)]
 pub enum LeaseCheck {
-    /// This process holds the session under the epoch that was shown, and may have the backend as
-    /// a former front has left it, or not.
-    Holder(ProcessId, Resume),
+    /// This process holds the session under the epoch that was shown.
+    Holder(ProcessId, FrontRule),
     /// The daemon refuses.
     Refused(Error),
     /// The daemon does not answer.
     DaemonAway,
+}
+
+/// Whether a front may have the backend as a former one has left it.
+#[derive(Debug, Clone, Copy)]
+pub struct FrontRule {
+    /// What counts for its host.
+    pub resume: Resume,
+    /// When it would have been closed at the earliest and at the latest if its host reconnected, in
+    /// ms of [`start_clock_ms`](process::start_clock_ms).
+    pub closed_ms: (u64, u64),
+}
+
+impl FrontRule {
+    /// That of a backend that nobody has had.
+    pub const NONE: Self = Self {
+        resume: Resume::Always,
+        closed_ms: (0, 0),
+    };
+
+    /// Whether a front forbids it that has left in this way. `closed_ms`: when it said so.
+    pub fn forbids(&self, closed_ms: Option<u64>, is_used: bool) -> bool {
+        let (from, to) = self.closed_ms;
+        match self.resume {
+            Resume::Always => false,
+            Resume::Conversation => {
+                closed_ms.is_some_and(|at| at == 0 || !(from..=to).contains(&at))
+            }
+            Resume::Cut => closed_ms.is_some(),
+            Resume::Unknown => closed_ms.is_some() || is_used,
+            Resume::Never => true,
+        }
+    }
 }
 
 /// A client that has sent its request.
@@ -314,13 +345,20 @@ async fn check_lease(attach: &Attach, context: &KeeperContext) -> LeaseCheck {
         Ok(FrontLease {
             process: ProcessRef { pid, start, inode },
             resume,
+            started_ms,
+            closed_again_ms,
         }) => {
             let holder = ProcessId {
                 pid,
                 start: process::StartTime(start),
                 inode,
             };
-            LeaseCheck::Holder(holder, resume)
+            let earliest = started_ms.saturating_sub(closed_again_ms);
+            let rule = FrontRule {
+                resume,
+                closed_ms: (earliest, started_ms),
+            };
+            LeaseCheck::Holder(holder, rule)
         }
         // The daemon is not running, or ended before it answered.
         Err(SessionError::Refused(Error::Unavailable { .. } | Error::OutcomeUnknown { .. })) => {

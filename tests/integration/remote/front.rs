@@ -32,9 +32,26 @@ fn begin_steps(client: &mut Client<Front>, gate: &str) -> u64 {
     id
 }
 
+/// A host that was seen to start a killed server again.
+const CUT: &str = "[{ executable = \"*\", resume = \"cut\" }]";
+
 #[test]
-fn an_unknown_host_s_close_ends_the_session_and_a_cut_does_not() {
+fn a_used_session_of_an_unknown_host_ends_with_its_connection() {
     let world = world("").with_hosts("[]");
+    let _daemon = world.daemon();
+    let servers = resumable(&world);
+    let (_, server) = &servers[0];
+    let mut client = connect(&world, &server.url);
+    assert_eq!(count(&mut client), "1");
+    client.pipe.kill();
+    let mut client = connect(&world, &server.url);
+    assert_eq!(count(&mut client), "1", "after a cut");
+    client.pipe.errors.wait("`--resume cut` keeps it");
+}
+
+#[test]
+fn a_close_ends_the_session_and_a_cut_does_not() {
+    let world = world("").with_hosts(CUT);
     let mut daemon = world.daemon();
     let servers = resumable(&world);
     let (_, server) = &servers[0];
@@ -57,11 +74,29 @@ fn an_unknown_host_s_close_ends_the_session_and_a_cut_does_not() {
     assert_eq!(count(&mut client), "1", "closed without a daemon");
 }
 
+/// There is no keeper that waits for the host: the daemon has the time of the close, and of the start.
+#[test]
+fn a_host_that_names_the_conversation_has_its_session_again_only_if_it_reconnects_at_once() {
+    for (again, next) in [(1, "1"), (60_000, "2")] {
+        let world = world(&format!("[backends]\nclosed_again_ms = {again}\n"))
+            .with_hosts("[{ executable = \"*\", conversation = \"CHAT\" }]");
+        let _daemon = world.daemon();
+        let servers = resumable(&world);
+        let words = wrapped(&world, std::slice::from_ref(&servers[0].1.url));
+        let connect = || Client::connected(world.front_with(&words, &[("CHAT", "one")]));
+        let mut client = connect();
+        assert_eq!(count(&mut client), "1", "{again}");
+        client.pipe.close();
+        client.pipe.wait();
+        assert_eq!(count(&mut connect()), next, "{again}");
+    }
+}
+
 /// Its host has begun no conversation that the signal could close.
 #[test]
 fn a_signal_to_a_front_that_was_only_probed_closes_nothing() {
     for is_listed in [false, true] {
-        let world = world("").with_hosts("[]");
+        let world = world("").with_hosts(CUT);
         let _daemon = world.daemon();
         let servers = resumable(&world);
         let words = if is_listed {

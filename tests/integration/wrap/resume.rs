@@ -17,8 +17,14 @@ const CLOSED: &str = "a fresh server: the host closed the previous server";
 /// What says that its host serves many conversations.
 const CONVERSATIONS: &str = "a fresh server: this host runs many conversations";
 
+/// What says that nobody knows whether a kill ends a conversation of its host.
+const UNKNOWN_HOST: &str = "a fresh server: mcp-sessiond does not know this host";
+
 /// A host that nobody knows: only the built-in table counts.
 const UNKNOWN: &str = "[]";
+
+/// A host that was seen to start a killed server again.
+const CUT: &str = "[{ executable = \"*\", resume = \"cut\" }]";
 
 fn host(rows: &str) -> World {
     keeping("").with_hosts(rows)
@@ -43,8 +49,8 @@ fn pid(client: &mut Client<Front>) -> u32 {
 }
 
 #[test]
-fn an_unknown_host_s_close_ends_the_server_and_the_next_one_is_told_so_once() {
-    let world = host(UNKNOWN);
+fn a_close_ends_the_server_and_the_next_one_is_told_so_once() {
+    let world = host(CUT);
     let _daemon = world.daemon();
     let mut client = connect_with(&world, &[]);
     assert_eq!(client.count(), 1);
@@ -63,9 +69,73 @@ fn an_unknown_host_s_close_ends_the_server_and_the_next_one_is_told_so_once() {
     }
 }
 
+/// The official C# SDK ends each conversation by a kill, and `wrap` can't tell that from anything
+/// else.
 #[test]
-fn an_unknown_host_gets_its_server_again_after_a_cut() {
+fn an_unknown_host_gets_no_used_server_again_and_is_told_once_how_to_keep_it() {
     let world = host(UNKNOWN);
+    let _daemon = world.daemon();
+    let mut client = connect_with(&world, &[]);
+    assert_eq!(client.count(), 1);
+    for (nth, close) in [false, true, false].into_iter().enumerate() {
+        let former = pid(&mut client);
+        if close {
+            client.pipe.close();
+        } else {
+            client.pipe.kill();
+        }
+        client = connect_with(&world, &[]);
+        assert_eq!(client.count(), 1, "it is a fresh server");
+        gone(former);
+        if nth == 0 {
+            let said = client.pipe.errors.wait(UNKNOWN_HOST);
+            for way in ["`--resume cut`", "`[[hosts]]`"] {
+                assert!(said.contains(way), "{way}: {said}");
+            }
+        } else {
+            let said = client.pipe.errors.text();
+            assert!(!said.contains("a fresh server"), "{said}");
+        }
+    }
+}
+
+/// Nobody waits for it: as without us, it ends with its connection, and not when the next one comes.
+#[test]
+fn a_used_server_of_an_unknown_host_ends_when_its_front_is_killed() {
+    let world = host(UNKNOWN);
+    let mut daemon = world.daemon();
+    let mut client = connect_with(&world, &[]);
+    assert_eq!(client.count(), 1);
+    let former = pid(&mut client);
+    client.pipe.kill();
+    gone(former);
+    // Without a daemon as well.
+    let mut client = connect_with(&world, &[]);
+    assert_eq!(client.count(), 1);
+    let former = pid(&mut client);
+    daemon.kill();
+    client.pipe.kill();
+    gone(former);
+}
+
+#[test]
+fn what_an_unknown_host_has_not_used_goes_on_after_a_cut() {
+    let world = host(UNKNOWN);
+    let _daemon = world.daemon();
+    let mut client = connect_with(&world, &[]);
+    client.ping();
+    let server = world.backend().pid();
+    client.pipe.kill();
+    let mut next = connect_with(&world, &[]);
+    assert_eq!(next.count(), 1);
+    assert_eq!(world.backend().pid(), server);
+    let said = next.pipe.errors.text();
+    assert!(!said.contains("a fresh server"), "{said}");
+}
+
+#[test]
+fn a_cut_is_resumed() {
+    let world = host(CUT);
     let _daemon = world.daemon();
     for count in 1..=3 {
         let mut client = connect_with(&world, &[]);
@@ -77,7 +147,7 @@ fn an_unknown_host_gets_its_server_again_after_a_cut() {
 #[test]
 fn a_signal_to_the_front_is_a_close() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
-        let world = host(UNKNOWN);
+        let world = host(CUT);
         let _daemon = world.daemon();
         let mut client = connect_with(&world, &[]);
         assert_eq!(client.count(), 1);
@@ -89,7 +159,7 @@ fn a_signal_to_the_front_is_a_close() {
 
 #[test]
 fn a_close_counts_where_the_daemon_is_killed_before_the_next_claim() {
-    let world = host(UNKNOWN);
+    let world = host(CUT);
     let mut daemon = world.daemon();
     let mut client = connect_with(&world, &[]);
     assert_eq!(client.count(), 1);
@@ -107,7 +177,7 @@ fn a_close_counts_where_the_daemon_is_killed_before_the_next_claim() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_close_counts_behind_lines_that_a_stopped_server_does_not_read() {
-    let world = keeping("stop_wait_ms = 100").with_hosts(UNKNOWN);
+    let world = keeping("stop_wait_ms = 100").with_hosts(CUT);
     let _daemon = world.daemon();
     let mut client = connect_with(&world, &[]);
     assert_eq!(client.count(), 1);
@@ -172,10 +242,11 @@ fn a_client_that_says_mcp_never_gets_another_one_s_server() {
     assert_eq!(next.count(), 1);
     gone(former);
     // A client of another name in the same process is none of that one's business.
-    let mut other = Client::connected_as("another", world.front(&words));
+    let kept = world.wrapping(&["--resume", "cut"], &tiny(&world));
+    let mut other = Client::connected_as("another", world.front(&kept));
     assert_eq!(other.count(), 1);
     other.pipe.kill();
-    let mut other = Client::connected_as("another", world.front(&words));
+    let mut other = Client::connected_as("another", world.front(&kept));
     assert_eq!(other.count(), 2);
     let mut third = Client::connected_as("mcp", world.front(&words));
     assert_eq!(third.count(), 1);
@@ -216,6 +287,7 @@ fn the_flag_has_more_to_say_than_any_row() {
     let never = "[{ executable = \"*\", siblings = \"never\" }]";
     for (rows, flag, close) in [
         (UNKNOWN, "always", true),
+        (UNKNOWN, "cut", false),
         (never, "always", true),
         (never, "cut", false),
         (
@@ -243,7 +315,9 @@ fn the_flag_has_more_to_say_than_any_row() {
 
 #[test]
 fn a_host_that_names_the_conversation_gets_its_server_again_in_the_same_one() {
-    let world = host("[{ executable = \"*\", conversation = \"CHAT\" }]");
+    // The machine may be slow, and this is about who reconnects, and not when.
+    let world = keeping("closed_again_ms = 60000")
+        .with_hosts("[{ executable = \"*\", conversation = \"CHAT\" }]");
     let _daemon = world.daemon();
     let words = wrapped(&world, &tiny(&world));
     let connect =
@@ -292,7 +366,7 @@ fn an_entry_of_the_file_may_say_whether_its_server_is_resumed() {
 
 #[test]
 fn a_lazy_server_is_not_resumed_after_a_close_either() {
-    let world = host(UNKNOWN);
+    let world = host(CUT);
     let _daemon = world.daemon();
     for (options, second) in [(&["--lazy"][..], 1), (&["--lazy", "--resume", "always"], 2)] {
         let mut client = connect_with(&world, options);
@@ -307,7 +381,7 @@ fn a_lazy_server_is_not_resumed_after_a_close_either() {
 
 #[test]
 fn the_whole_session_of_all_servers_ends_with_a_close() {
-    let world = host(UNKNOWN);
+    let world = host(CUT);
     let _daemon = world.daemon();
     let command = tiny(&world);
     let entry = json!({"command": command[0], "args": &command[1..]});

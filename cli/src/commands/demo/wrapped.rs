@@ -28,6 +28,9 @@ pub(super) fn run(json: bool) -> io::Result<bool> {
     story.scene(
         "With `wrap` before its command, a keeper holds the server; the daemon is started on demand",
     )?;
+    story.note(
+        "This demo is not in the table of hosts, and nobody knows what a kill means there: `--resume cut` says that the server stays",
+    )?;
     let mut server = Server::start(&sandbox, &story, true)?;
     let pid = server.count(&mut story, 1)?;
     server.count(&mut story, 2)?;
@@ -91,7 +94,10 @@ impl Server {
             .ok_or_else(|| io::Error::other("the path of this executable is not UTF-8"))?;
         let counter = [own, "demo", "--part", "counter"];
         let (front, words) = if is_wrapped {
-            ("mcp-sessiond wrap -- ", &["wrap", "--"][..])
+            (
+                "mcp-sessiond wrap --resume cut -- ",
+                &["wrap", "--resume", "cut", "--"][..],
+            )
         } else {
             ("", &[][..])
         };

@@ -18,7 +18,7 @@ WRITE_FAILED = "Failed to write token file"
 _LOST = {
     "sibling": "another server that looks the same to this host is alive",
     "several": "several sessions of this server were free, and they can't be told apart",
-    "crowd": "this host has three or more servers that look the same",
+    "crowd": "this host has run three or more servers at once that look the same",
     "exited": "the server had exited while nobody was attached",
     "killed": "the server was killed while nobody was attached",
     "hung": "the process that kept the server did not answer, and was ended with it",
@@ -31,6 +31,8 @@ _LOST = {
     "quota": "the host had too many sessions",
     "closed": "the host closed the previous server, and has not been seen to reconnect by closing",
     "conversations": "this host runs many conversations in one process",
+    "unknown_host": "nothing is known of this host, which may end a conversation by closing or killing its server",
+    "closed_earlier": "the host had closed the previous server, and did not start the next one at once",
 }
 _NEVER = {
     "fresh_held": _LOST["sibling"],

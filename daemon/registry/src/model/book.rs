@@ -11,8 +11,6 @@ use mcp_sessiond_identity::{Key, ProcessId, SelfDescription};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{BackendName, Epoch, Loss, Resume, SessionId, Siblings};
 
-use unreachable::supersedes;
-
 use super::keepers::backend_of;
 use crate::records::ProgramDir;
 use crate::{
@@ -32,6 +30,8 @@ pub(super) struct Entry {
     pub(super) epoch: u64,
     pub(super) holder: Option<ProcessId>,
     freed: u64,
+    /// When its front has said that it leaves.
+    closed: Option<Millis>,
     /// By the name of the backend: the keeper, and whether it was stopped.
     keepers: BTreeMap<Option<BackendName>, (ProcessId, bool)>,
     left: BTreeMap<ProcessId, Departure>,
@@ -42,7 +42,8 @@ pub(super) struct Entry {
 #[derive(Debug, Default)]
 struct Host {
     host_rule: Option<Siblings>,
-    multiplexing: bool,
+    multiplexed_keys: BTreeSet<Key>,
+    conversations_at_once: bool,
     ambiguous: BTreeSet<ProgramDir>,
     losses: BTreeMap<Key, Loss>,
     lost_members: BTreeMap<(Key, BackendName), Loss>,
@@ -83,7 +84,7 @@ impl Book {
                 .values()
                 .filter(|(of, _)| of.as_ref() == Some(&session.id));
             kept.map(|(_, keeper)| (keeper.of.clone(), (keeper.process, keeper.ending)))
-                .collect()
+                .collect::<BTreeMap<_, _>>()
         };
         let entry = |session: &SessionRecord| Entry {
             id: Some(session.id.clone()),
@@ -96,9 +97,10 @@ impl Book {
             epoch: session.epoch.0,
             holder: session.holder,
             freed: session.freed,
+            closed: session.closed_ms,
             keepers: keepers(session),
             left: BTreeMap::new(),
-            touched: false,
+            touched: keepers(session).is_empty(),
         };
         let entries: BTreeMap<u64, Entry> = records
             .sessions
@@ -117,7 +119,8 @@ impl Book {
             .max();
         let host = |record: &crate::OwnerRecord| Host {
             host_rule: record.host_rule,
-            multiplexing: record.multiplexing,
+            multiplexed_keys: record.multiplexed_keys.clone(),
+            conversations_at_once: record.conversations_at_once,
             ambiguous: record.ambiguous.clone(),
             losses: record
                 .losses
@@ -224,11 +227,7 @@ impl Book {
                 return self.reconsider(claim.host, key);
             }
         }
-        if claim.rule.source != RuleSource::Library {
-            for key in [claim.key, claim.former].into_iter().flatten() {
-                self.end_forbidden(claim.host, key, Some(claim.rule));
-            }
-        }
+        self.end_forbidden_to(claim);
         match self.decide(claim) {
             Some((entry, outcome)) => {
                 self.apply(claim, entry, outcome, edited);
@@ -245,11 +244,13 @@ impl Book {
         let superseded = self.numbers(|entry| {
             entry.owner == claim.host
                 && entry.holder.is_none()
-                && supersedes(&key, &claim.description, entry).is_some()
+                && self
+                    .superseded_by(&key, &claim.description, entry)
+                    .is_some()
         });
         for number in superseded {
             let entry = self.entries.remove(&number).expect("it was found just now");
-            match supersedes(&key, &claim.description, &entry) {
+            match self.superseded_by(&key, &claim.description, &entry) {
                 Some(Loss::Edited) => edited = Some(Loss::Edited),
                 loss => self.note(claim.host, entry.key, loss),
             }
@@ -319,6 +320,30 @@ impl Book {
             let (owner, key) = (entry.owner, entry.key);
             match (of, loss) {
                 (_, None) => {}
+                // Nobody has come to reconnect.
+                (_, Some(Loss::Abandoned))
+                    if entry.holder.is_none()
+                        && entry.rule.resume == Resume::Conversation
+                        && entry.closed.is_some() =>
+                {
+                    let entry = self.entries.remove(number).expect("it was found just now");
+                    let left = || {
+                        entry
+                            .left
+                            .values()
+                            .filter(|left| left.epoch.0 == entry.epoch)
+                    };
+                    let has_token = entry.id.as_ref().is_some_and(|id| self.tokens.contains(id));
+                    let unused = left().count() > 0 && left().all(|left| !left.used);
+                    if let Some(key) = key
+                        && (has_token || entry.touched || !unused)
+                    {
+                        self.note_rule_of(&entry, key);
+                    }
+                    for (keeper, _) in entry.keepers.values() {
+                        self.words.remove(keeper);
+                    }
+                }
                 (Some(_), Some(loss)) if entry.holder.is_some() && loss.is_wanted() => {}
                 (Some(of), Some(loss)) => self.note_member(owner, key, of, *loss),
                 (None, Some(loss)) => self.note(owner, key, Some(*loss)),
@@ -399,6 +424,10 @@ impl Book {
             if entry.left.values().all(|known| known.epoch <= left.epoch) {
                 entry.left.retain(|_, former| former.epoch == left.epoch);
                 entry.left.insert(keeper, left);
+                if left.orderly && left.epoch.0 == entry.epoch {
+                    let at = left.at_ms.unwrap_or(0);
+                    entry.closed = Some(entry.closed.unwrap_or(at).min(at));
+                }
             }
         }
         for number in numbers {
@@ -424,7 +453,7 @@ impl Book {
     }
 
     pub(super) fn touched(&mut self, id: &SessionId) {
-        let of = |entry: &&mut Entry| entry.id.as_ref() == Some(id) && !entry.keepers.is_empty();
+        let of = |entry: &&mut Entry| entry.id.as_ref() == Some(id);
         let mut keys = Vec::new();
         for entry in self.entries.values_mut().filter(of) {
             if !entry.touched {
@@ -523,7 +552,21 @@ impl Book {
         taken.map(|((_, of), loss)| (of, loss)).collect()
     }
 
-    fn siblings(&self, host: ProcessId, asked: Option<Siblings>, rule: Rule) -> Siblings {
+    fn siblings_of(&self, entry: &Entry) -> Siblings {
+        self.siblings(entry.owner, entry.key, entry.asked, entry.rule)
+    }
+
+    fn siblings_for(&self, claim: &Claim) -> Siblings {
+        self.siblings(claim.host, claim.key, claim.siblings, claim.rule)
+    }
+
+    fn siblings(
+        &self,
+        host: ProcessId,
+        key: Option<Key>,
+        asked: Option<Siblings>,
+        rule: Rule,
+    ) -> Siblings {
         if host == ProcessId::USER {
             return Siblings::Oldest;
         }
@@ -541,7 +584,8 @@ impl Book {
             (None, of_host) => of_host,
         };
         let is_guess = [Siblings::Fresh, Siblings::Successor].contains(&wanted);
-        if host.multiplexing && is_guess && asked.is_none() && !is_asked {
+        let is_multiplexed = key.is_some_and(|key| host.multiplexed_keys.contains(&key));
+        if is_multiplexed && is_guess && asked.is_none() && !is_asked {
             Siblings::Never
         } else {
             wanted
@@ -559,6 +603,15 @@ impl Book {
         self.end_forbidden(owner, key, None);
         let same =
             |claim: &Claim| claim.host == owner && [claim.key, claim.former].contains(&Some(key));
+        let waiting: Vec<Claim> = self
+            .waiting
+            .iter()
+            .filter(|claim| same(claim))
+            .cloned()
+            .collect();
+        for claim in waiting {
+            self.end_forbidden_to(&claim);
+        }
         let wanted: BTreeSet<Option<Key>> = self
             .waiting
             .iter()
@@ -570,7 +623,7 @@ impl Book {
             let contends = |book: &Self, claim: &Claim| {
                 claim.host == owner
                     && claim.key == key
-                    && book.siblings(owner, claim.siblings, claim.rule) == Siblings::Fresh
+                    && book.siblings_for(claim) == Siblings::Fresh
             };
             let contest: Vec<Claim> = self
                 .waiting

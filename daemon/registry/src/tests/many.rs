@@ -11,6 +11,7 @@ fn bench(siblings: Siblings) -> Bench {
     bench.registry.set_policy(Policy {
         siblings,
         sessions_per_owner: usize::MAX,
+        closed_again_ms: AGAIN,
     });
     bench
 }

@@ -199,7 +199,7 @@ fn the_table_of_hosts_counts_unless_the_claim_says_otherwise() {
 }
 
 #[test]
-fn a_host_with_a_crowd_is_treated_as_one_that_serves_many_until_it_exits() {
+fn a_key_with_a_crowd_counts_as_one_of_many_clients_until_the_host_exits() {
     let mut bench = Bench::new();
     let other = Claim {
         key: Some(key(8)),
@@ -210,22 +210,53 @@ fn a_host_with_a_crowd_is_treated_as_one_that_serves_many_until_it_exits() {
     bench.registry.set_policy(Policy {
         siblings: Siblings::Fresh,
         sessions_per_owner: 9,
+        closed_again_ms: AGAIN,
     });
     bench.claim(1);
     bench.claim_at_once(2);
     assert!(bench.is_there(&other));
     bench.claim_at_once(3);
-    assert!(!bench.is_there(&other), "nobody will resume it");
+    assert!(bench.is_there(&other), "it is another server");
     bench.exit(&[1, 2, 3]);
-    assert_eq!(bench.registry.sessions().count(), 0);
+    assert_eq!(bench.registry.sessions().count(), 1);
     let mut bench = bench.restart();
     let next = bench.claim(4);
     assert_eq!(
         (next.outcome, next.because),
         (Outcome::FreshNever, Some(Loss::Crowd))
     );
+    let claim = Claim {
+        key: Some(key(8)),
+        ..bench.claim_of(HOST, 9)
+    };
+    let again = granted(bench.tell(claim));
+    assert_eq!(
+        (again.session, again.outcome),
+        (other.session, Outcome::Resumed)
+    );
     bench.exit(&[4, HOST.pid]);
     assert_eq!(bench.claim(5).outcome, Outcome::FreshFirst);
+}
+
+/// Whoever labels an entry has said which server it is.
+#[test]
+fn three_of_one_label_are_no_crowd() {
+    let mut bench = Bench::new();
+    for pid in 1..=3 {
+        let claim = Claim {
+            description: SelfDescription {
+                label: Some("prod".parse().expect("a label")),
+                ..SelfDescription::default()
+            },
+            deadline: 0,
+            ..bench.claim_of(HOST, pid)
+        };
+        granted(bench.tell(claim));
+    }
+    bench.exit(&[1, 2]);
+    bench.exit(&[3]);
+    let next = bench.claim(4);
+    assert_eq!(next.outcome, Outcome::Resumed);
 }
 
 #[test]

@@ -10,6 +10,7 @@ impl Bench {
         let left = Departure {
             epoch: lease.epoch,
             orderly,
+            at_ms: None,
             used,
         };
         let told =
@@ -186,7 +187,9 @@ fn a_conversation_that_the_host_has_left_takes_its_servers_along() {
     assert!(bench.has(&first), "no conversation is no other one");
     let second = bench.kept(3, 52, of(2));
     assert!(!bench.has(&first) && bench.has(&none));
-    // The other order: the next one starts before the former one has gone.
+    // The other order: the next one starts before the former one has gone, which has said that it
+    // leaves.
+    bench.left(&second, 52, true, true);
     bench.kept(4, 53, of(3));
     assert!(bench.has(&second), "it is held");
     bench.exit(&[3]);
@@ -198,8 +201,53 @@ fn a_conversation_that_the_host_has_left_takes_its_servers_along() {
     bench.registry.set_policy(Policy {
         siblings: Siblings::Fresh,
         sessions_per_owner: 9,
+        closed_again_ms: AGAIN,
     });
     assert_eq!(granted(bench.tell(claim)).because, Some(Loss::Conversation));
+}
+
+#[test]
+fn a_host_that_has_two_conversations_at_once_leaves_none_for_another() {
+    let of = |id: u8| Key {
+        conversation: Conversation::Of([id; 32]),
+        ..KEY
+    };
+    let mut bench = Bench::new();
+    bench.registry.set_policy(Policy {
+        siblings: Siblings::Fresh,
+        sessions_per_owner: 9,
+        closed_again_ms: AGAIN,
+    });
+    let mut leases = [1, 2, 3].map(|id| bench.kept(id, 50 + id, of(id as u8)));
+    // Whichever is cut off is found again, however many newer ones there are; after a restart, too.
+    for (nth, id) in [(10, 1), (20, 2), (30, 1), (40, 3), (50, 1)] {
+        let lease = &mut leases[id as usize - 1];
+        let holder = bench.registry.sessions[&lease.session].holder;
+        bench.exit(&[holder.expect("held").pid]);
+        if nth == 20 {
+            bench = bench.restart();
+        }
+        let claim = Claim {
+            key: Some(of(id as u8)),
+            ..bench.claim_of(HOST, nth + id)
+        };
+        let again = granted(bench.tell(claim));
+        assert_eq!(
+            (&again.session, again.outcome, again.because),
+            (&lease.session, Outcome::Resumed, None),
+            "{nth}"
+        );
+        *lease = again;
+    }
+    // Another program, of which it had only one conversation at a time, is of the same host.
+    let other = |id: u8| Key {
+        what: [8; 32],
+        ..of(id)
+    };
+    let first = bench.kept(60, 70, other(1));
+    bench.exit(&[60]);
+    bench.kept(61, 71, other(2));
+    assert!(bench.has(&first));
 }
 
 #[test]
@@ -454,6 +502,166 @@ fn where_only_a_cut_is_resumed_a_close_ends_the_session_and_is_told_once() {
     }
 }
 
+/// The host may end a conversation by a kill.
+#[test]
+fn of_an_unknown_host_only_what_was_not_used_goes_on_after_a_cut() {
+    for (orderly, used, goes_on, because) in [
+        (false, false, true, None),
+        (false, true, false, Some(Loss::UnknownHost)),
+        (true, true, false, Some(Loss::UnknownHost)),
+        (true, false, false, None),
+    ] {
+        let mut bench = Bench::new();
+        let claim = ruled(&mut bench, 1, Resume::Unknown);
+        let lease = bench.kept_by(claim, 50);
+        bench.exit(&[1]);
+        assert!(bench.has(&lease), "its keeper has not said yet");
+        bench.left(&lease, 50, orderly, used);
+        assert_eq!(bench.has(&lease), goes_on, "{orderly} {used}");
+        for (pid, because) in [(2, because), (3, None)] {
+            let claim = ruled(&mut bench, pid, Resume::Unknown);
+            let next = granted(bench.tell(claim));
+            assert_eq!(next.because, because, "{orderly} {used} {pid}");
+            bench.registry.end(&next.session);
+        }
+    }
+}
+
+/// A subagent's server is closed at its end, and the next subagent has the same key. Start times are
+/// the kernel's.
+#[test]
+fn after_a_close_only_a_front_that_was_started_at_once_has_the_server_of_a_conversation() {
+    const LEFT: Millis = 50_000;
+    let started = |bench: &mut Bench, pid: u32, started_ms: Option<Millis>| Claim {
+        started_ms,
+        ..ruled(bench, pid, Resume::Conversation)
+    };
+    for (started_ms, resumed) in [
+        (Some(LEFT), true),
+        (Some(LEFT + AGAIN), true),
+        (Some(LEFT + AGAIN + 1), false),
+        // Two at once: it does not follow the other one.
+        (Some(LEFT - 1), false),
+        (None, false),
+    ] {
+        // With a keeper that says it, and without one; the daemon may end in between. The claim may
+        // have waited for the former front's exit.
+        for (has_keeper, restarts, waits) in [
+            (true, false, false),
+            (true, true, false),
+            (true, false, true),
+            (false, false, false),
+            (false, true, false),
+            (false, false, true),
+        ] {
+            let what = format!("{started_ms:?} {has_keeper} {restarts} {waits}");
+            let mut bench = Bench::new();
+            let claim = started(&mut bench, 1, None);
+            let lease = match has_keeper {
+                true => bench.kept_by(claim, 50),
+                false => granted(bench.tell(claim)),
+            };
+            bench.registry.touch(&lease.session);
+            if has_keeper {
+                let left = Departure {
+                    epoch: lease.epoch,
+                    orderly: true,
+                    at_ms: Some(LEFT),
+                    used: true,
+                };
+                let told =
+                    bench
+                        .registry
+                        .front_left(&lease.session, KeeperName(50), process(50), left);
+                told.expect("its keeper");
+            } else {
+                bench
+                    .registry
+                    .front_closed(&lease.session, lease.epoch, Some(LEFT));
+            }
+            let claim = Claim {
+                deadline: WAIT,
+                ..started(&mut bench, 2, started_ms)
+            };
+            let next = if waits {
+                assert_eq!(bench.tell(claim), [], "{what}");
+                granted(bench.exit(&[1]))
+            } else {
+                bench.exit(&[1]);
+                if restarts {
+                    bench = bench.restart();
+                }
+                assert!(bench.has(&lease), "{what}: its host may reconnect");
+                granted(bench.tell(claim))
+            };
+            assert_eq!(next.session == lease.session, resumed, "{what}");
+            // What the next daemon does not know it is told by the keeper, when that ends.
+            let is_known = !(has_keeper && restarts);
+            let because = (!resumed && is_known).then_some(Loss::ClosedEarlier);
+            assert_eq!(next.because, because, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_cut_of_a_conversation_is_resumed_whenever_the_next_front_was_started() {
+    let mut bench = Bench::new();
+    let claim = ruled(&mut bench, 1, Resume::Conversation);
+    let lease = bench.kept_by(claim, 50);
+    bench.exit(&[1]);
+    bench.left(&lease, 50, false, true);
+    let claim = ruled(&mut bench, 2, Resume::Conversation);
+    assert_eq!(granted(bench.tell(claim)).session, lease.session);
+}
+
+/// Its keeper has waited for that.
+#[test]
+fn a_server_whose_host_does_not_reconnect_ends_and_is_told_once() {
+    for used in [false, true] {
+        let mut bench = Bench::new();
+        for nth in 0..2 {
+            let (front, keeper) = (10 * nth + 1, 10 * nth + 50);
+            let claim = ruled(&mut bench, front, Resume::Conversation);
+            let lease = bench.kept_by(claim, keeper);
+            let because = (used && nth == 1).then_some(Loss::ClosedEarlier);
+            assert_eq!(lease.because, because, "{used} {nth}");
+            bench.exit(&[front]);
+            bench.left(&lease, keeper, true, used);
+            let ends = bench.registry.backend_ending(
+                &lease.session,
+                KeeperName(keeper),
+                process(keeper),
+                Some(Loss::Abandoned),
+            );
+            ends.expect("its keeper");
+            bench.exit(&[keeper]);
+            assert!(!bench.has(&lease));
+        }
+        let claim = ruled(&mut bench, 31, Resume::Conversation);
+        assert_eq!(granted(bench.tell(claim)).because, None, "{used}");
+    }
+}
+
+/// A server that was to be started at its first call never was.
+#[test]
+fn a_session_in_which_nothing_was_kept_is_told_to_nobody() {
+    for resume in [Resume::Unknown, Resume::Never] {
+        for (is_touched, told) in [(false, false), (true, true)] {
+            let mut bench = Bench::new();
+            let claim = ruled(&mut bench, 1, resume);
+            let lease = granted(bench.tell(claim));
+            if is_touched {
+                bench.registry.touch(&lease.session);
+            }
+            bench.exit(&[1]);
+            assert!(!bench.has(&lease));
+            let claim = ruled(&mut bench, 2, resume);
+            let because = granted(bench.tell(claim)).because;
+            assert_eq!(because.is_some(), told, "{resume:?} {is_touched}");
+        }
+    }
+}
+
 #[test]
 fn what_the_keeper_refuses_is_given_up_for_a_fresh_session() {
     let mut bench = Bench::new();
@@ -481,8 +689,10 @@ fn a_front_without_a_keeper_closes_its_session_as_well() {
         let lease = granted(bench.tell(claim));
         bench
             .registry
-            .front_closed(&lease.session, Epoch(lease.epoch.0 + 1));
-        bench.registry.front_closed(&lease.session, lease.epoch);
+            .front_closed(&lease.session, Epoch(lease.epoch.0 + 1), None);
+        bench
+            .registry
+            .front_closed(&lease.session, lease.epoch, None);
         bench.exit(&[1]);
         assert_eq!(bench.has(&lease), resume == Resume::Always);
     }
@@ -504,6 +714,7 @@ fn where_nothing_is_resumed_a_session_ends_with_its_holder_and_a_used_one_is_tol
                 let left = Departure {
                     epoch: lease.epoch,
                     orderly: false,
+                    at_ms: None,
                     used,
                 };
                 let name = KeeperName(50);

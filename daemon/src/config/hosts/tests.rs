@@ -59,19 +59,19 @@ const LINES: &[(&str, &str, &str, Resume)] = &[
         "Claude Code",
         "/usr/bin/claude",
         "CLAUDE_CODE_SESSION_ID",
-        Resume::Always,
+        Resume::Conversation,
     ),
     (
         "Claude Code",
         "/usr/lib/node_modules/@anthropic-ai/claude-code/bin/claude.exe",
         "CLAUDE_CODE_SESSION_ID",
-        Resume::Always,
+        Resume::Conversation,
     ),
     (
         "Claude Code",
         "/home/u/.local/share/claude/versions/2.1.332",
         "CLAUDE_CODE_SESSION_ID",
-        Resume::Always,
+        Resume::Conversation,
     ),
     (
         "Claude Code",
@@ -108,8 +108,8 @@ const LINES: &[(&str, &str, &str, Resume)] = &[
     (
         "Qwen Code",
         "/usr/bin/node --max-old-space-size=9 /usr/bin/qwen --acp",
-        "",
-        Resume::Always,
+        "QWEN_CODE_SESSION_ID",
+        Resume::Conversation,
     ),
     ("opencode", "/usr/bin/opencode serve", "", Resume::Always),
     (
@@ -119,7 +119,7 @@ const LINES: &[(&str, &str, &str, Resume)] = &[
         Resume::Always,
     ),
     ("opencode, ACP", "/usr/bin/opencode acp", "", Resume::Cut),
-    ("Zed", "/usr/libexec/zed-editor", "", Resume::Cut),
+    ("Zed", "/usr/libexec/zed-editor", "", Resume::Unknown),
     (
         "Cline",
         "/usr/bin/cline --cline-hub-daemon",
@@ -131,7 +131,7 @@ const LINES: &[(&str, &str, &str, Resume)] = &[
         "Copilot CLI",
         "/usr/bin/node /n/node_modules/@github/copilot/index.js",
         "COPILOT_AGENT_SESSION_ID",
-        Resume::Always,
+        Resume::Conversation,
     ),
     ("Goose", "/usr/bin/goose session", "", Resume::Cut),
     (
@@ -261,7 +261,7 @@ fn the_page_says_of_each_host_how_that_is_known() {
 }
 
 #[test]
-fn an_unknown_host_is_resumed_after_a_cut_only() {
+fn of_a_host_without_a_row_nothing_is_known() {
     for line in [
         "/usr/bin/python3 app.py",
         "/usr/bin/node server.js",
@@ -273,7 +273,27 @@ fn an_unknown_host_is_resumed_after_a_cut_only() {
     ] {
         // Another host's variable, which a host hands on to whatever it starts.
         let given = ["CLAUDE_CODE_SESSION_ID", "COPILOT_AGENT_SESSION_ID"];
-        assert_eq!(resume(line, &given), Resume::Cut, "{line}");
+        assert_eq!(resume(line, &given), Resume::Unknown, "{line}");
+    }
+}
+
+#[test]
+fn a_host_that_has_renamed_its_process_is_found_by_that_name() {
+    let titled = |executable: &str, title: &str, rest: &[&str]| {
+        let arguments = std::iter::once(title).chain(rest.iter().copied());
+        let line = CommandLine::new(executable, arguments.map(str::to_owned).collect());
+        rule_of(&[], &line, &|_| false).1.resume
+    };
+    // What is left of the former arguments is empty.
+    assert_eq!(titled("/usr/bin/node", "kimi-code", &["", ""]), Resume::Cut);
+    assert_eq!(titled("/usr/bin/node", "kimi-code    ", &[]), Resume::Cut);
+    for (executable, title, rest) in [
+        ("/usr/bin/node", "kimi-code", &["server.js"][..]),
+        ("/usr/bin/node", "kimi-code-helper", &[""]),
+        ("/usr/bin/cat", "kimi-code", &[]),
+    ] {
+        let resume = titled(executable, title, rest);
+        assert_eq!(resume, Resume::Unknown, "{executable} {title} {rest:?}");
     }
 }
 
@@ -319,7 +339,8 @@ fn a_row_of_the_configuration_may_name_the_conversations_variable() {
         ..row("app", None)
     }];
     let rule = |variables: &[&str]| of(&rows, "/bin/app", variables).1.resume;
-    assert_eq!((rule(&["CHAT"]), rule(&[])), (Resume::Always, Resume::Cut));
+    let wanted = (Resume::Conversation, Resume::Cut);
+    assert_eq!((rule(&["CHAT"]), rule(&[])), wanted);
     assert_eq!(conversation_variables(&rows).collect::<Vec<_>>(), ["CHAT"]);
 }
 
@@ -360,6 +381,13 @@ fn a_row_that_says_nothing_or_too_much_is_refused() {
         (row("app", None), "needs `siblings`, `resume` or"),
         (client(Some(Resume::Always)), "can't allow more"),
         (client(None), "can't allow more"),
+        (
+            HostRow {
+                resume: Some(Resume::Unknown),
+                ..row("app", None)
+            },
+            "`always`, `cut` or `never`",
+        ),
         (
             HostRow {
                 executable: Some("app".into()),

@@ -79,23 +79,36 @@ fn loss() -> impl Strategy<Value = LossRecord> {
 fn owner() -> impl Strategy<Value = OwnerRecord> {
     let ambiguous = proptest::collection::btree_set(any::<[u8; 32]>(), 0..4);
     let losses = proptest::collection::vec((key(), loss()), 0..4);
-    let rule = option::of(select(vec![Loss::Closed, Loss::Conversations]));
+    let rule = option::of(select(vec![
+        Loss::Closed,
+        Loss::Conversations,
+        Loss::UnknownHost,
+    ]));
     let rules = proptest::collection::btree_map(key(), rule, 0..4);
     (
         process(),
         ".*",
         siblings(),
-        any::<bool>(),
+        (proptest::collection::btree_set(key(), 0..3), any::<bool>()),
         ambiguous,
         losses,
         rules,
     )
         .prop_map(
-            |(host, name, host_rule, multiplexing, ambiguous, losses, rules)| OwnerRecord {
+            |(
                 host,
                 name,
                 host_rule,
-                multiplexing,
+                (multiplexed_keys, conversations_at_once),
+                ambiguous,
+                losses,
+                rules,
+            )| OwnerRecord {
+                host,
+                name,
+                host_rule,
+                multiplexed_keys,
+                conversations_at_once,
                 ambiguous,
                 losses,
                 rules,
@@ -123,7 +136,7 @@ fn claimant() -> impl Strategy<Value = Claimant> {
         conversation(),
         option::of(doubt),
         keys,
-        (resume(), any::<bool>()),
+        (resume(), any::<bool>(), any::<Option<u64>>()),
     )
         .prop_map(
             |(
@@ -133,10 +146,11 @@ fn claimant() -> impl Strategy<Value = Claimant> {
                 conversation,
                 doubt,
                 keys,
-                (resume, is_users),
+                (resume, is_users, started_ms),
             )| Claimant {
                 host,
                 rule: HostRule { resume, is_users },
+                started_ms,
                 traits: Traits {
                     program,
                     core,
@@ -208,6 +222,7 @@ fn any_session() -> impl Strategy<Value = SessionRecord> {
                 freed,
                 opened_ms,
                 epoch: Epoch(epoch),
+                closed_ms: holder.map(|holder| holder.start.0),
                 holder,
                 file: TokenFile {
                     host: owner,

@@ -16,7 +16,7 @@ use super::{Keeper, LAST_LINES_WAIT, SETTLED};
 use crate::frames::Frames;
 use crate::keeper::front_connection::FrontConnection;
 use crate::keeper::program_change::ProgramFile;
-use crate::keeper::requests::{Incoming, KeeperContext, LeaseCheck, reply};
+use crate::keeper::requests::{FrontRule, Incoming, KeeperContext, LeaseCheck, reply};
 use crate::lines::Line;
 use crate::socket::SocketWriter;
 
@@ -57,8 +57,10 @@ impl Keeper {
                 reader,
                 writer,
             } => {
-                if let LeaseCheck::Holder(_, resume) = check {
-                    self.resume = resume;
+                match check {
+                    LeaseCheck::Holder(_, rule) => self.rule = rule,
+                    // When this front was started is not known.
+                    _ => self.rule.closed_ms = FrontRule::NONE.closed_ms,
                 }
                 let refused = match self.admit(&attach, process.id(), check) {
                     Ok(()) if attach.continues => {
@@ -86,12 +88,12 @@ impl Keeper {
             return true;
         }
         let former = self.last.1.filter(|former| *former != process);
-        if former.is_none() || self.resume == Resume::Always {
+        if former.is_none() || self.rule.resume == Resume::Always {
             return false;
         }
         self.read_to_end().await;
         self.detach();
-        self.resume == Resume::Never || self.closed
+        self.rule.forbids(self.closed, self.relay.is_used())
     }
 
     /// Reads what the attached front has still sent: until its end, or until nothing more comes
@@ -109,23 +111,29 @@ impl Keeper {
     /// Handles what a front says that continues no other one.
     pub(super) fn handle_frame(&mut self, said: Frame) {
         let now = self.now();
-        match (said.kind, said.body) {
-            (Kind::Line, Line::Whole(line)) => self.relay.from_front(line, now),
-            (Kind::Line, Line::Oversized { head, tail }) => {
-                self.relay.oversized_from_front(&head, &tail, now);
+        if said.kind != Kind::Line {
+            let is_signal = said.number > 0;
+            match said.kind {
+                Kind::Signal => return self.signal_backend(said.number),
+                Kind::End => return self.end_with_front(),
+                _ => {}
             }
-            (Kind::Signal, _) => self.signal_backend(said.number),
-            (Kind::End, _) => self.end_with_front(),
-            (kind, _) => {
-                let front = self.front.as_mut();
-                if !front.is_some_and(|front| front.note(kind, said.number)) {
-                    self.detach();
-                } else if kind == Kind::Leave && said.number > 0 {
-                    match self.ends_with_front_now() {
-                        true => self.signal_backend(said.number),
-                        false => self.end_with_front(),
-                    }
+            let front = self.front.as_mut();
+            if !front.is_some_and(|front| front.note(&said)) {
+                return self.detach();
+            }
+            return match said.kind {
+                Kind::Leave if is_signal && self.ends_with_front_now() => {
+                    self.signal_backend(said.number);
                 }
+                Kind::Leave if is_signal => self.end_with_front(),
+                _ => {}
+            };
+        }
+        match said.body {
+            Line::Whole(line) => self.relay.from_front(line, now),
+            Line::Oversized { head, tail } => {
+                self.relay.oversized_from_front(&head, &tail, now);
             }
         }
     }
@@ -210,7 +218,7 @@ impl Keeper {
         let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
         let attached = Attached {
             age_ms,
-            ends_with_front: Some(self.resume != Resume::Always),
+            ends_with_front: Some(self.ends_at_leave()),
             ..attached
         };
         // Where no front has come yet, the words of a server that has ended say why.
@@ -251,8 +259,9 @@ impl Keeper {
         self.relay.ends_told(front.ends_told());
         self.signal = front.ending_signal();
         // Where its `initialize` had no answer, no conversation has begun that could be closed.
-        self.closed = front.is_leaving() && self.relay.has_conversed();
-        self.relay.detach(unconfirmed, self.closed, self.now());
+        self.closed = front.leaves_since().filter(|_| self.relay.has_conversed());
+        let orderly = self.closed.is_some();
+        self.relay.detach(unconfirmed, orderly, self.now());
         self.since = Instant::now();
         if self.left_told.is_none() || !self.ends_with_front_now() {
             self.tell_left(front.epoch);
@@ -266,7 +275,8 @@ impl Keeper {
             session: self.context.session.clone(),
             keeper: self.context.keeper,
             epoch,
-            orderly: self.closed,
+            orderly: self.closed.is_some(),
+            at_ms: self.closed.unwrap_or(0),
             used: self.relay.is_used(),
         };
         // If the daemon does not get this, the session counts as used and cut off, and is kept for

@@ -16,15 +16,21 @@ impl Keeper {
     /// Whether the front has said that it leaves, and its host's rule forbids that another one has
     /// the backend.
     pub(super) fn has_left_for_good(&self) -> bool {
-        let leaves = |front: &super::FrontConnection| front.is_leaving();
+        let leaves = |front: &super::FrontConnection| front.leaves_since().is_some();
         let is_owned = !self.continues() && self.sharing.is_none();
         is_owned
             && self.front.as_ref().is_some_and(leaves)
-            && match self.resume {
-                Resume::Always => false,
-                Resume::Cut => self.relay.has_conversed(),
+            && match self.rule.resume {
+                // After a close its host may come back at once, which the next attach shows.
+                Resume::Always | Resume::Conversation => false,
+                Resume::Cut | Resume::Unknown => self.relay.has_conversed(),
                 Resume::Never => true,
             }
+    }
+
+    /// Whether the backend ends with a front that leaves in an orderly way, as its host's rule has it.
+    pub(super) fn ends_at_leave(&self) -> bool {
+        !matches!(self.rule.resume, Resume::Always | Resume::Conversation)
     }
 
     /// Closes the backend's input if its host has closed its own for good, and has said nothing that
@@ -59,7 +65,8 @@ impl Keeper {
         };
         let epoch = front.epoch;
         self.signal = front.ending_signal();
-        self.closed = self.relay.has_conversed();
+        let since = front.leaves_since();
+        self.closed = since.filter(|_| self.relay.has_conversed());
         // The daemon, too, knows from now on that nobody resumes this.
         self.tell_left(epoch);
         self.begin_end(End::FrontLeft);

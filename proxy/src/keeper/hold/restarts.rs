@@ -165,7 +165,7 @@ impl Keeper {
         let (control, counts) = (self.control.clone(), self.counts_report());
         let (session, keeper) = (self.context.session.clone(), self.context.keeper);
         let loss = match why {
-            End::Lingered if self.closed => Some(Some(Loss::Abandoned)),
+            End::Lingered if self.closed.is_some() => Some(Some(Loss::Abandoned)),
             End::Lingered => Some(Some(Loss::Lingered)),
             // Its host has ended it: nothing is lost.
             End::FrontLeft => Some(None),

@@ -14,7 +14,7 @@ impl Keeper {
         let now = self.now();
         self.relay.attach(None, None, now);
         // Whoever has left has closed it, and expects it no more after the linger time.
-        self.closed = true;
+        self.closed = Some(0);
         self.sharing = Some(sharing);
         self
     }

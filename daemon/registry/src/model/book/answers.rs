@@ -26,7 +26,7 @@ impl Book {
             .filter(|number| holder(number).is_none())
             .collect();
         let others = same.len() > free.len();
-        match self.siblings(claim.host, claim.siblings, claim.rule) {
+        match self.siblings_for(claim) {
             Siblings::Never => Some((None, Outcome::FreshNever)),
             _ if same.is_empty() => Some((None, Outcome::FreshFirst)),
             Siblings::Oldest => free.first().map(|free| (Some(*free), Outcome::Resumed)),
@@ -60,10 +60,7 @@ impl Book {
         let mut because = None;
         let free: Vec<u64> =
             self.numbers(|entry| Self::is_led(claim, entry) && entry.holder.is_none());
-        let ends_free = match (
-            outcome,
-            self.siblings(claim.host, claim.siblings, claim.rule),
-        ) {
+        let ends_free = match (outcome, self.siblings_for(claim)) {
             (Outcome::FreshHeld, Siblings::Fresh) => {
                 because = Some(Loss::Sibling);
                 true
@@ -82,7 +79,7 @@ impl Book {
         if outcome == Outcome::FreshNever && claim.siblings.is_none() && !is_rule {
             let by_choice =
                 host.host_rule == Some(Siblings::Never) || self.policy.siblings == Siblings::Never;
-            because = (host.multiplexing && !by_choice).then_some(Loss::Crowd);
+            because = (host.multiplexed_keys.contains(&key) && !by_choice).then_some(Loss::Crowd);
         }
         if outcome == Outcome::FreshFirst
             && claim.description.entry.is_none()
@@ -145,6 +142,7 @@ impl Book {
                     .expect("it was found just now");
                 if outcome == Outcome::Resumed {
                     entry.epoch += 1;
+                    entry.closed = None;
                     (entry.key, entry.description) = (claim.key, claim.description.clone());
                     (entry.asked, entry.rule) = (claim.siblings, claim.rule);
                 }
@@ -168,7 +166,8 @@ impl Book {
         }
     }
 
-    /// Three leases of one key, or two keys of one program and directory, at once.
+    /// Three leases of one key, two conversations, or two keys of one program and directory, at
+    /// once.
     pub(super) fn note_siblings(&mut self, number: u64) {
         let entry = &self.entries[&number];
         let host = entry.owner;
@@ -183,25 +182,27 @@ impl Book {
         let of_key = held()
             .filter(|other| other.key.is_some() && other.key == entry.key)
             .count();
-        let is_crowd = entry.asked.is_none() && of_key >= 3;
+        let has_label = entry.description.label.is_some();
+        let crowd = entry
+            .key
+            .filter(|_| entry.asked.is_none() && !has_label && of_key >= 3);
+        // A front that has said that it leaves counts no more.
+        let at_once = held().any(|other| {
+            let keys = entry.key.zip(other.key);
+            other.closed.is_none()
+                && keys.is_some_and(|(key, other)| key.is_another_conversation_of(&other))
+        });
         let is_doubtful = entry.key.is_none();
         let mut others = held().filter(|other| other.key.is_some() && other.key != entry.key);
         let has_sibling = others.any(|other| other.program_dir == entry.program_dir);
         let double = entry.program_dir.filter(|_| is_doubtful || has_sibling);
         let facts = self.hosts.get_mut(&host).expect("a host");
-        let is_new = is_crowd && !facts.multiplexing;
-        facts.multiplexing |= is_crowd;
         facts.ambiguous.extend(double);
-        if is_new {
-            let keys: BTreeSet<Key> = self
-                .entries
-                .values()
-                .filter(|entry| entry.owner == host)
-                .filter_map(|entry| entry.key)
-                .collect();
-            for key in keys {
-                self.end_unreachable(host, key);
-            }
+        facts.conversations_at_once |= at_once;
+        if let Some(key) = crowd
+            && facts.multiplexed_keys.insert(key)
+        {
+            self.end_unreachable(host, key);
         }
     }
 
@@ -243,6 +244,7 @@ impl Book {
             epoch: 1,
             holder: Some(claim.process),
             freed: 0,
+            closed: None,
             keepers: BTreeMap::new(),
             left: BTreeMap::new(),
             touched: false,

@@ -22,16 +22,16 @@ impl Book {
         let mut rest = Vec::new();
         for number in self.numbers(|entry| of_key(entry) && entry.holder.is_none()) {
             let entry = &self.entries[&number];
-            let siblings = self.siblings(owner, entry.asked, entry.rule);
+            let siblings = self.siblings_of(entry);
             let newer = self
                 .entries
                 .range(number + 1..)
                 .map(|(_, other)| other)
                 .filter(|other| other.owner == owner);
             let superseded = newer
-                .filter_map(|other| supersedes(&other.key?, &other.description, entry))
+                .filter_map(|other| self.superseded_by(&other.key?, &other.description, entry))
                 .min_by_key(|loss| *loss != Loss::Conversation);
-            if siblings == Siblings::Never || Self::forbids(entry.rule, entry) {
+            if siblings == Siblings::Never || self.forbids(entry.rule, None, entry) {
                 doomed.push((number, None));
             } else if superseded.is_some() {
                 doomed.push((number, superseded));
@@ -59,27 +59,66 @@ impl Book {
     }
 
     /// Whether this rule lets nobody have the entry as its last front has left it.
-    fn forbids(rule: Rule, entry: &Entry) -> bool {
-        let mut left = entry.left.values();
+    fn forbids(&self, rule: Rule, claim: Option<&Claim>, entry: &Entry) -> bool {
+        let is_closed = entry.closed.is_some();
         match rule.resume {
             _ if entry.owner == ProcessId::USER => false,
             Resume::Always => false,
-            Resume::Cut => left.any(|left| left.epoch.0 == entry.epoch && left.orderly),
+            Resume::Conversation => match (claim, entry.closed) {
+                (Some(claim), Some(at)) => {
+                    let again = self.policy.closed_again_ms;
+                    !claim
+                        .started_ms
+                        .is_some_and(|started| at <= started && started - at <= again)
+                }
+                _ => false,
+            },
+            Resume::Cut => is_closed,
+            Resume::Unknown => is_closed || self.was_used(entry) == Some(true),
             Resume::Never => true,
         }
     }
 
+    /// Why a server with this key and these names has taken the place of that session, if it has.
+    pub(super) fn superseded_by(
+        &self,
+        newer: &Key,
+        description: &SelfDescription,
+        entry: &Entry,
+    ) -> Option<Loss> {
+        match supersedes(newer, description, entry) {
+            // A host that works on several conversations at once leaves none for another one.
+            Some(Loss::Conversation) if self.hosts[&entry.owner].conversations_at_once => None,
+            loss => loss,
+        }
+    }
+
+    /// Ends the free entries that this claim may not have.
+    pub(super) fn end_forbidden_to(&mut self, claim: &Claim) {
+        for key in [claim.key, claim.former].into_iter().flatten() {
+            self.end_forbidden(claim.host, key, Some(claim));
+        }
+    }
+
     /// Ends the free entries of a key that a rule forbids to resume: their own, or that of a claim.
-    pub(super) fn end_forbidden(&mut self, owner: ProcessId, key: Key, rule: Option<Rule>) {
+    pub(super) fn end_forbidden(&mut self, owner: ProcessId, key: Key, claim: Option<&Claim>) {
+        let rule = claim.map(|claim| claim.rule);
+        let rule = rule.filter(|rule| rule.source != RuleSource::Library);
         let forbidden = self.numbers(|entry| {
             entry.owner == owner
                 && entry.key == Some(key)
                 && entry.holder.is_none()
-                && Self::forbids(rule.unwrap_or(entry.rule), entry)
+                && self.forbids(rule.unwrap_or(entry.rule), claim, entry)
         });
         for number in forbidden {
             let entry = self.entries.remove(&number).expect("it was found just now");
-            match self.was_used(&entry) {
+            let has_token = entry.id.as_ref().is_some_and(|id| self.tokens.contains(id));
+            let is_bare = entry.keepers.is_empty() && !has_token;
+            let used = match entry.rule.source {
+                RuleSource::Table | RuleSource::Asked if is_bare => Some(entry.touched),
+                _ => self.was_used(&entry),
+            };
+            match used {
                 Some(true) => self.note_rule_of(&entry, key),
                 Some(false) => {}
                 None if entry.rule.source != RuleSource::Table => {}
@@ -137,19 +176,16 @@ impl Book {
 
 /// The reason that a claim carries where this rule forbids a resume.
 fn loss_of(rule: Rule) -> Loss {
-    if rule.resume == Resume::Never {
-        Loss::Conversations
-    } else {
-        Loss::Closed
+    match rule.resume {
+        Resume::Never => Loss::Conversations,
+        Resume::Unknown => Loss::UnknownHost,
+        Resume::Conversation => Loss::ClosedEarlier,
+        _ => Loss::Closed,
     }
 }
 
-/// Why a server with this key and these names has taken the place of that session, if it has.
-pub(super) fn supersedes(
-    newer: &Key,
-    description: &SelfDescription,
-    entry: &Entry,
-) -> Option<Loss> {
+/// The same as [`Book::superseded_by`], in a host that leaves conversations.
+fn supersedes(newer: &Key, description: &SelfDescription, entry: &Entry) -> Option<Loss> {
     let key = entry.key?;
     if newer.is_another_conversation_of(&key) {
         Some(Loss::Conversation)

@@ -152,10 +152,11 @@ impl World {
         let (id, newest, is_held) = told.unwrap_or_else(|| (SessionId::mint(), Epoch(1), false));
         let name = KeeperName(keeper.inode.map_or(0, |inode| inode as u32));
         let answer = match what {
-            KeeperNews::Left { orderly, used } => {
+            KeeperNews::Left { orderly, used, ago } => {
                 let left = Departure {
                     epoch: Epoch(epoch.of(newest.0)),
                     orderly,
+                    at_ms: ago.map(|ago| self.now.saturating_sub(ago)),
                     used,
                 };
                 self.book.left_late(keeper, left);
