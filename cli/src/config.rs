@@ -11,6 +11,7 @@ pub(crate) fn front_settings(config: &Config) -> FrontSettings {
     FrontSettings {
         first_line_wait: Duration::from_millis(config.wrap.first_line_wait_ms),
         keeper_wait: Duration::from_millis(config.wrap.keeper_wait_ms),
+        input_end_wait: Duration::from_millis(config.wrap.input_end_wait_ms),
         stop_wait: Duration::from_millis(config.backends.stop_wait_ms),
         tell: match config.wrap.tell {
             config::Tell::Log => Tell::Log,

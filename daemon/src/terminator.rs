@@ -18,8 +18,8 @@ use crate::engine::{Charge, Engine};
 
 pub use orphans::end_orphans;
 
-/// How long a keeper may take beyond what it grants its backend: three times the wait, for closing
-/// its input, for SIGTERM and for SIGKILL, and this.
+/// How long a keeper may take beyond what it grants its backend: four times the wait, for answers
+/// that are under way, for the end of its input, for SIGTERM and for SIGKILL, and this.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// How often it is looked whether a keeper that was asked to end can do so.
@@ -85,7 +85,7 @@ impl Terminator {
         let now = Instant::now();
         let ending = self.ending.entry(keeper.id()).or_insert_with(|| Ending {
             look_at: Some(now + LOOK),
-            kill_at: Some(now + stop_wait * 3 + GRACE),
+            kill_at: Some(now + stop_wait * 4 + GRACE),
             keeper,
             why,
         });

@@ -534,12 +534,25 @@ pub fn set_nice(nice: i32) -> io::Result<()> {
     }
 }
 
-/// Closes every descriptor but the standard streams at the next exec, whoever opened it. Call it
-/// before there is another thread: one that opens a descriptor meanwhile may be missed.
+/// Closes every descriptor but the standard streams at the next exec, whoever opened it, and but
+/// those of `also` that the next exec would have left open. Call it before there is another thread:
+/// one that opens a descriptor meanwhile may be missed.
 ///
 /// # Errors
 /// When the descriptors can't be listed, on a kernel that can't do it by itself.
-pub fn keep_only_standard_streams() -> io::Result<()> {
+pub fn keep_only_standard_streams(also: &[i32]) -> io::Result<()> {
+    // SAFETY: the call takes integers, and a number that names no descriptor is refused.
+    let is_left_open = |raw: &i32| unsafe { libc::fcntl(*raw, libc::F_GETFD) } == 0;
+    let also: Vec<i32> = also.iter().copied().filter(is_left_open).collect();
+    close_all_but_standard_streams()?;
+    for raw in also {
+        // SAFETY: as above.
+        unsafe { libc::fcntl(raw, libc::F_SETFD, 0) };
+    }
+    Ok(())
+}
+
+fn close_all_but_standard_streams() -> io::Result<()> {
     const FIRST: libc::c_int = 3;
     let close_at_exec = |raw: libc::c_int| {
         // SAFETY: the call takes integers, and a number that names no descriptor is refused.

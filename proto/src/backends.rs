@@ -549,6 +549,11 @@ pub struct Attached {
     /// If the front continues: tells this keeper from former ones of the same name.
     #[serde(with = "crate::text", skip_serializing_if = "is_zero")]
     pub incarnation: u64,
+    /// Whether the backend ends with this front where the front leaves in an orderly way. None: the
+    /// keeper does not say, and knows neither [`Closed`](frame::Kind::Closed) nor
+    /// [`Signal`](frame::Kind::Signal).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ends_with_front: Option<bool>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]

@@ -9,6 +9,8 @@ use mcp_sessiond_bundle::{Pipe, Receipt, TrackedLine};
 use mcp_sessiond_jsonrpc::Oversized;
 use mcp_sessiond_proto::backends::frame::{Frame, Kind};
 
+use nix::sys::signal::Signal;
+
 use crate::frames::{FrameSender, Frames, PendingFrames};
 use crate::lines::Line;
 use crate::server::connector::Attachment;
@@ -46,6 +48,7 @@ pub(crate) struct ToKeeper {
     watch: Option<KeeperWatch>,
     stderr: ServerStderr,
     on_purpose: bool,
+    ends_with_front: Option<bool>,
 }
 
 /// The two ends of a pipe.
@@ -66,6 +69,7 @@ impl Connection {
             frames,
             sender,
             watch,
+            attached,
             ..
         } = attachment;
         Ok(Self::Keeper(Box::new(ToKeeper {
@@ -75,7 +79,17 @@ impl Connection {
             watch,
             stderr,
             on_purpose: false,
+            ends_with_front: attached.ends_with_front,
         })))
+    }
+
+    /// Whether the server ends with this connection, where its host leaves in an orderly way. None: it
+    /// has no keeper that says so.
+    pub(crate) fn ends_with_front(&self) -> Option<bool> {
+        match self {
+            Self::Keeper(keeper) => keeper.ends_with_front,
+            Self::Pipe(_) => None,
+        }
     }
 
     pub(crate) fn by_pipe(pipe: Pipe) -> Self {
@@ -168,6 +182,32 @@ impl Connection {
     pub(crate) fn leave(&self) {
         if let Self::Keeper(keeper) = self {
             keeper.sender.leave(leaving_now());
+        }
+    }
+
+    /// The host has closed its input: a server that ends with it gets the end of its own, behind
+    /// the last line.
+    pub(crate) fn close(&mut self) {
+        if let Self::Keeper(keeper) = self
+            && keeper.ends_with_front == Some(true)
+        {
+            keeper.unsent.put(Kind::Closed, 0, Bytes::new());
+        }
+    }
+
+    /// A signal is for the server. Never waits.
+    pub(crate) fn signal(&self, signal: Signal) {
+        if let Self::Keeper(keeper) = self
+            && keeper.ends_with_front.is_some()
+        {
+            keeper.sender.signal(signal as u64);
+        }
+    }
+
+    /// This front waits for nothing any more, but for a server that ends with it. Never waits.
+    pub(crate) fn end(&self) {
+        if let Self::Keeper(keeper) = self {
+            keeper.sender.end();
         }
     }
 
@@ -294,6 +334,7 @@ mod tests {
             watch: None,
             stderr: Stderr::new().expect("a thread").of_server(None),
             on_purpose: false,
+            ends_with_front: None,
         }));
         for (kind, body) in [
             (Kind::Line, &b"[1]"[..]),

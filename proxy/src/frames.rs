@@ -234,8 +234,11 @@ struct State {
     passed_on: Count,
     /// How many ends of backends the host was told of.
     heard: Count,
-    /// How this front leaves, and since when, until that is said.
+    /// How this front leaves, and since when, until that is said; and how it has said so last.
     leave: Option<(u64, u64)>,
+    last_leave: Option<u64>,
+    /// What else there is to be said, in this order.
+    more: Vec<(Kind, u64)>,
 }
 
 /// A number, and what of it the keeper was told.
@@ -268,6 +271,9 @@ impl State {
         }
         if let Some((signal, since)) = self.leave.take() {
             put(Kind::Leave, signal, &since.to_be_bytes());
+        }
+        for (kind, number) in self.more.drain(..) {
+            put(kind, number, &[]);
         }
     }
 }
@@ -315,7 +321,15 @@ impl FrameSender {
     /// The same for a process that ends at once: waits so long for the end of a line.
     pub(crate) fn leave_within(&self, how: (u64, u64), within: Duration) {
         let mut state = self.state();
-        state.leave = Some(how);
+        let (signal, _) = how;
+        // Several threads say it.
+        if state
+            .last_leave
+            .is_some_and(|last| last == signal || signal == 0)
+        {
+            return;
+        }
+        (state.leave, state.last_leave) = (Some(how), Some(signal));
         let is_mid_line = |state: &mut State| state.is_mid_line;
         (state, _) = self
             .line_ended
@@ -328,6 +342,22 @@ impl FrameSender {
             let _ = setsockopt(&self.stream, sockopt::SndBuf, &SEND_ROOM);
             self.say(&mut state);
         }
+    }
+
+    /// A signal of this number is for the backend. Never waits.
+    pub(crate) fn signal(&self, signal: u64) {
+        self.say_more(Kind::Signal, signal);
+    }
+
+    /// This front waits for nothing any more: its backend may end with it. Never waits.
+    pub(crate) fn end(&self) {
+        self.say_more(Kind::End, 0);
+    }
+
+    fn say_more(&self, kind: Kind, number: u64) {
+        let mut state = self.state();
+        state.more.push((kind, number));
+        self.say(&mut state);
     }
 
     /// Sends lines. Only one task may send lines. Cancel-safe.
@@ -357,7 +387,7 @@ impl FrameSender {
                 Err(error) => return Err(error.into()),
             }
             state.is_mid_line = lines.is_mid_frame();
-            if !state.is_mid_line && state.leave.is_some() {
+            if !state.is_mid_line && (state.leave.is_some() || !state.more.is_empty()) {
                 self.say(&mut state);
                 self.line_ended.notify_all();
             }

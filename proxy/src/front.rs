@@ -48,7 +48,6 @@ use futures::future::LocalBoxFuture;
 use mcp_sessiond_client::{ClaimRequest, Options};
 use mcp_sessiond_process::runtime;
 use mcp_sessiond_proto::facts::Learned;
-use tokio::sync::watch;
 
 use crate::front_settings::FrontSettings;
 use crate::lines::LineBuffer;
@@ -60,7 +59,7 @@ use crate::server::connector::{
     Connected, Connector, Hello, NoBackend, WithoutKeeper, connect_first,
 };
 use crate::server::keeper_connector::{KeeperConnector, SessionCalls};
-use crate::signals::{ENDING, GivenMask};
+use crate::signals::{FRONT, GivenMask, exit};
 use crate::stderr::{NamedStderr, Stderr};
 use client::Client;
 use drive::Driver;
@@ -68,6 +67,7 @@ use failed_start::{FailedStart, Next, StartError};
 use first_line::FirstLine;
 use leave::{CurrentKeeper, Leaver};
 use pass_through::PassThrough;
+use pending_leaves::PendingLeaves;
 use probe::{Opening, ProbePolicy};
 use stdio::close;
 
@@ -156,7 +156,7 @@ pub(crate) fn run_with(
     probes: ProbePolicy,
     way: &Way<'_>,
 ) -> ExitCode {
-    let mask = GivenMask::block(&ENDING);
+    let mask = GivenMask::block(&FRONT);
     let start = Start {
         options,
         claim,
@@ -205,14 +205,14 @@ struct Start<'a> {
 
 fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
     let current = CurrentKeeper::default();
-    let leaver = Leaver::listen(&current)?;
+    let leaver = Leaver::listen(&current, start.settings.stop_wait, None)?;
     let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
     let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
     let settings = start.settings;
     input_end::watch(
         &input,
         &output,
-        settings.stop_wait,
+        settings.input_end_wait,
         leaver.at_input_end(&current),
     )?;
     let runtime = runtime::current_thread()?;
@@ -261,14 +261,17 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
     let rest = runtime.block_on(async {
         let client = Client::host(input, output, lines)?;
         let reports = connection_report::reports(stderr.clone(), None);
+        let leave = leaver.leave();
         let driver = Driver::new(client, drive::policy(), stderr)
             .reporting(reports)
             .showing(current)
+            .leaving(leave.subscribe(), PendingLeaves::default())
+            .releasing(session.clone())
             .at_close(close(
-                watch::Sender::default(),
+                leave.clone(),
                 Some(session.clone()),
                 false,
-                settings.stop_wait,
+                (settings.input_end_wait, settings.stop_wait),
             ));
         Ok::<_, io::Error>(driver.run(Some(connector), driver_start).await)
     })?;
@@ -284,7 +287,7 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
         pass_through.run(&lines, input);
     }
     // Threads still wait for what never comes.
-    std::process::exit(0)
+    exit()
 }
 
 impl Start<'_> {

@@ -19,7 +19,9 @@ pub struct FrontSettings {
     pub first_line_wait: Duration,
     /// How long it waits for a keeper, before it runs the command as it is.
     pub keeper_wait: Duration,
-    /// How long it waits for what is under way when the host has closed its end.
+    /// How long it waits for answers when the host has closed its input and still reads.
+    pub input_end_wait: Duration,
+    /// How long a server has to end.
     pub stop_wait: Duration,
     /// Where it tells of losses.
     pub tell: Tell,
@@ -30,6 +32,7 @@ impl Default for FrontSettings {
         Self {
             first_line_wait: Duration::from_secs(1),
             keeper_wait: Duration::from_secs(2),
+            input_end_wait: Duration::from_secs(600),
             stop_wait: Duration::from_secs(2),
             tell: Tell::Log,
         }

@@ -63,7 +63,7 @@ use spare::Spare;
 
 use crate::memory::forbid_core_dumps;
 use crate::program::Program;
-use crate::signals::GivenMask;
+use crate::signals::{GivenMask, survive_file_limit};
 
 /// How long the daemon may take to say whether a front holds the session. A daemon that is
 /// restarted takes less.
@@ -93,6 +93,7 @@ pub fn run(args: Errand) -> ExitCode {
     let spare = Spare::take();
     // Out of the front's session, so that no signal to its group or from its terminal comes here.
     let _ = nix::unistd::setsid();
+    survive_file_limit();
     // A host may have blocked them.
     let mask = GivenMask::unblock(&[Signal::SIGCHLD, Signal::SIGTERM]);
     let runtime = match runtime::current_thread() {

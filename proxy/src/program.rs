@@ -2,7 +2,7 @@
 
 pub mod display_name;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use mcp_sessiond_client::Label;
 use mcp_sessiond_process::digest;
+use nix::errno::Errno;
 
 /// The variables that a server has in addition to those of its front, and where it runs instead.
 pub type LaunchEnv = (Vec<(OsString, OsString)>, Option<PathBuf>);
@@ -67,6 +68,29 @@ impl Program {
         std::env::split_paths(&path)
             .map(|directory| directory.join(&self.name))
             .find(is_executable)
+    }
+
+    /// Starts it by this, which gets a program and its arguments. A script without `#!` is run by
+    /// `/bin/sh`, as execvp(3) does it, and hosts with it.
+    ///
+    /// # Errors
+    /// Those of `start`.
+    pub fn started<T>(
+        &self,
+        start: impl Fn(&OsStr, &[OsString]) -> io::Result<T>,
+    ) -> io::Result<T> {
+        match start(&self.name, &self.arguments) {
+            Err(error) if error.raw_os_error() == Some(Errno::ENOEXEC as i32) => {
+                let script = self
+                    .executable()
+                    .unwrap_or_else(|| PathBuf::from(&self.name));
+                let words: Vec<OsString> = std::iter::once(script.into_os_string())
+                    .chain(self.arguments.iter().cloned())
+                    .collect();
+                start(OsStr::new("/bin/sh"), &words)
+            }
+            started => started,
+        }
     }
 
     /// Why it could not be run now, as [`Self::not_run`] says it. None: nothing is known against it.

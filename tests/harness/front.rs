@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -188,6 +188,15 @@ impl Front {
     /// Closes its standard input.
     pub fn close(&mut self) {
         drop(self.input.take());
+    }
+
+    /// Closes the end of its standard output from which it is read.
+    ///
+    /// # Panics
+    /// When there is no `/dev/null`.
+    pub fn close_output(&mut self) {
+        let null = File::open("/dev/null").expect("a device");
+        self.output = OwnedFd::from(null).into();
     }
 
     /// Sends it a signal.

@@ -64,7 +64,7 @@
 //!   an_unknown_host_s_close_ends_the_session_and_a_cut_does_not.
 //! - What was answered is passed on and confirmed before the front ends. `front/drive.rs` (`say_the_rest`);
 //!   `wrap/cuts.rs`, no_message_that_has_arrived_counts_as_lost_at_an_orderly_close, and
-//!   `wrap/input_end.rs`, what_is_answered_in_time_arrives_after_the_end_of_the_input.
+//!   `wrap/input_end.rs`, what_is_answered_after_the_end_of_the_input_arrives.
 //! - What a server has answered is remembered before the front of `--lazy` or `--all` ends.
 //!   `front/lazy.rs`, `front/bundle.rs` (`flush`); `lazy/alone.rs`,
 //!   it_is_started_at_its_first_call_and_what_was_told_is_what_it_says.

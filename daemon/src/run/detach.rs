@@ -44,7 +44,7 @@ fn start(options: &Options) -> io::Result<u8> {
     let _ = nix::unistd::setsid();
     // Descriptors that the host left open by mistake would otherwise stay open as long as the
     // daemon lives.
-    mcp_sessiond_process::sys::keep_only_standard_streams()?;
+    mcp_sessiond_process::sys::keep_only_standard_streams(&[])?;
     let directory = match paths::directory() {
         Ok(directory) => directory,
         Err(error) => {

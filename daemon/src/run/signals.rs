@@ -37,17 +37,26 @@ pub(super) fn let_in() {
 impl Signals {
     /// Takes the signals over from their default actions.
     pub(super) fn listen() -> io::Result<Self> {
-        let answered = not_ignored(&[Number::SIGTERM, Number::SIGINT, Number::SIGHUP]);
+        let answered = not_ignored(&[
+            Number::SIGTERM,
+            Number::SIGINT,
+            Number::SIGHUP,
+            // A write beyond the limit of a file's size fails, and ends nobody.
+            Number::SIGXFSZ,
+        ]);
         Ok(Self(signal_hook_tokio::Signals::new(answered)?))
     }
 
     /// The next one.
     pub(super) async fn next(&mut self) -> Signal {
-        match self.0.next().await {
-            Some(number) if number == Number::SIGHUP as i32 => Signal::Reload,
-            Some(_) => Signal::Stop,
-            // Only what was closed has an end.
-            None => pending().await,
+        loop {
+            match self.0.next().await {
+                Some(number) if number == Number::SIGXFSZ as i32 => {}
+                Some(number) if number == Number::SIGHUP as i32 => return Signal::Reload,
+                Some(_) => return Signal::Stop,
+                // Only what was closed has an end.
+                None => return pending().await,
+            }
         }
     }
 

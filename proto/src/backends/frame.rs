@@ -70,15 +70,20 @@ pub enum Kind {
     /// that of the signal that ends the client. The body, 8 bytes in network order, says since when, in
     /// ms of the clock that start times of processes are read from.
     Leave = 10,
-    /// From the client: end the backend.
+    /// From the client: end the backend, if the client continues another one, or has left and its
+    /// backend ends with it.
     End = 11,
     /// From the keeper: it ends the backend on purpose.
     Ending = 12,
+    /// From the client: its host has closed its input, and this is behind all that the host has said.
+    Closed = 13,
+    /// From the client: a signal of this number for the backend. It ends nothing by itself.
+    Signal = 14,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Request,
         Self::Reply,
         Self::Line,
@@ -91,6 +96,8 @@ impl Kind {
         Self::Leave,
         Self::End,
         Self::Ending,
+        Self::Closed,
+        Self::Signal,
     ];
 }
 

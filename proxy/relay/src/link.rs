@@ -230,9 +230,19 @@ impl Link {
         }
     }
 
+    /// For how much the host waits.
+    pub fn waiting(&self) -> usize {
+        self.open.waiting() + self.held.len()
+    }
+
     /// Whether the host waits for nothing.
     pub fn is_settled(&self) -> bool {
         self.open.is_settled()
+    }
+
+    /// Whether the host has closed its end.
+    pub fn is_closed(&self) -> bool {
+        self.closed
     }
 
     /// Whether the host has sent more than a probe.

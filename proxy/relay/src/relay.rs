@@ -382,6 +382,11 @@ impl Relay {
         Some(line)
     }
 
+    /// Whether nothing waits for the backend.
+    pub fn is_backend_fed(&self) -> bool {
+        self.to_backend.entries.is_empty()
+    }
+
     /// Whether the front is to be read from: not while what it has sent before still waits for the
     /// backend.
     pub fn reads_front(&self) -> bool {

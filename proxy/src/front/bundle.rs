@@ -53,7 +53,7 @@ use crate::server::connector::{NoBackend, WithoutKeeper};
 use crate::server::keeper_connector::{KeeperConnector, SessionCalls};
 use crate::server::remote::{RemoteServer, StoreUsers};
 use crate::server::shared::Shared;
-use crate::signals::{ENDING, GivenMask};
+use crate::signals::{FRONT, GivenMask, Leaving};
 use crate::stderr::{NamedStderr, Stderr};
 use answer_memory::AnswerMemory;
 use member::{Backend, BundleContext};
@@ -164,7 +164,7 @@ pub fn run(
     settings: Settings,
     front_settings: FrontSettings,
 ) -> ExitCode {
-    let mask = GivenMask::block(&ENDING);
+    let mask = GivenMask::block(&FRONT);
     in_runtime(|runtime| {
         serve_host(
             runtime,
@@ -202,7 +202,7 @@ fn claim_or_leave(
                 has_said_to_wait = true;
             }
         }
-        if *front.leave.borrow() {
+        if *front.leaver.leave().borrow() > Leaving::No {
             return None;
         }
     }
@@ -293,7 +293,7 @@ fn serve_host(
         mask,
         settings: front_settings,
         stderr,
-        leaving: front.leave.subscribe(),
+        leaving: front.leaver.leave().subscribe(),
         lease,
         shelves: StoreUsers::default(),
         pending_leaves: PendingLeaves::default(),
@@ -468,6 +468,6 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
         answers.flush().await;
     };
     match front
-        .carry(pipe, driver, session_calls, close, pending_leaves.wait())
+        .carry(pipe, driver, session_calls, close, pending_leaves)
         .await? {}
 }

@@ -14,23 +14,26 @@ use mcp_sessiond_process::runtime::give_back_memory;
 use mcp_sessiond_proto::Json;
 use mcp_sessiond_relay::Millis;
 use mcp_sessiond_relay::link::{In, Link, Out, Policy, Unreachable};
+use nix::sys::signal::Signal;
 use tokio::sync::oneshot::{self, error::RecvError};
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::client::{Client, FromClient};
-use super::leave::CurrentKeeper;
+use super::leave::{CurrentKeeper, release, signals_for_servers};
 use super::pending_leaves::{PendingLeave, PendingLeaves};
 use super::probe::Probing;
 use crate::alarm::Alarm;
 use crate::connection::{Connection, FromServer};
 use crate::lines::LineBuffer;
 use crate::memory::IDLE;
+use crate::notices::print;
 use crate::server::connector::{
     ATTACH_WAIT, Attachment, Connected, Connector, Hello, NoBackend, PAUSE,
 };
-use crate::server::keeper_connector::PingTimer;
+use crate::server::keeper_connector::{PingTimer, SessionCalls};
+use crate::signals::{Leaving, note_unanswered};
 use crate::stderr::NamedStderr;
 
 /// How long what the host says waits for a server that was lost, before it is refused: as long as a
@@ -60,8 +63,9 @@ pub(crate) type Untold = Box<dyn FnOnce() + Send>;
 /// one before.
 pub(crate) type Reports = Box<dyn FnMut(&mut Attachment, Option<&'static str>) -> Untold + Send>;
 
-/// What is done when the host has closed its end. It gets whether a conversation had begun.
-type AtClose = Box<dyn FnOnce(bool) + Send>;
+/// What is done when the host has closed its end. It gets whether a conversation had begun, and whether
+/// the server ends with this connection.
+type AtClose = Box<dyn FnOnce(bool, bool) + Send>;
 
 /// What a connection begins with.
 pub(crate) enum Start {
@@ -89,13 +93,19 @@ pub(crate) struct Driver {
     connector: Option<Box<dyn Connector>>,
     attempt: Option<Attempt>,
     reports: Option<Reports>,
-    /// Whether the host has left, where the client is not the host.
-    leaving: Option<watch::Receiver<bool>>,
+    /// How far this front has come that leaves, and what of that was dealt with.
+    leaving: Option<watch::Receiver<Leaving>>,
+    left: Leaving,
     pending_leaves: PendingLeaves,
+    /// Signals for the server.
+    signals: broadcast::Receiver<Signal>,
+    /// Gives the session up, before a server ends with this connection.
+    session: Option<SessionCalls>,
     had: bool,
     /// What confirms the line of the server that the link is passing on.
     receipt: Receipt,
-    /// Lasts until the keeper has heard that the host leaves.
+    /// Lasts until the keeper has heard that the host leaves; until its server is gone, where that ends
+    /// with this front.
     pending_leave: Option<PendingLeave>,
     stderr: NamedStderr,
     untold: Vec<Untold>,
@@ -129,7 +139,8 @@ enum Event {
     Server(FromServer),
     Client(FromClient),
     Attempted(Box<Result<Attempted, RecvError>>),
-    HostLeft,
+    HostLeft(Leaving),
+    Signal(Signal),
     Asked,
     /// It is time for something.
     Time,
@@ -147,6 +158,9 @@ impl Driver {
             attempt: None,
             reports: None,
             leaving: None,
+            left: Leaving::No,
+            signals: signals_for_servers(),
+            session: None,
             pending_leaves: PendingLeaves::default(),
             had: false,
             receipt: Receipt::none(),
@@ -176,13 +190,19 @@ impl Driver {
         self
     }
 
-    /// The client is not the host, of which this says whether it has left.
+    /// This says how far this front has come that leaves.
     pub(crate) fn leaving(
         mut self,
-        leaving: watch::Receiver<bool>,
+        leaving: watch::Receiver<Leaving>,
         pending_leaves: PendingLeaves,
     ) -> Self {
         (self.leaving, self.pending_leaves) = (Some(leaving), pending_leaves);
+        self
+    }
+
+    /// The session is given up before a server ends with this connection.
+    pub(crate) fn releasing(mut self, session: SessionCalls) -> Self {
+        self.session = Some(session);
         self
     }
 
@@ -193,7 +213,7 @@ impl Driver {
     }
 
     /// This is done when the host has closed its end.
-    pub(crate) fn at_close(mut self, at_close: impl FnOnce(bool) + Send + 'static) -> Self {
+    pub(crate) fn at_close(mut self, at_close: impl FnOnce(bool, bool) + Send + 'static) -> Self {
         self.at_close = Some(Box::new(at_close));
         self
     }
@@ -283,7 +303,8 @@ impl Driver {
                 connection,
                 attempt,
                 leaving,
-                pending_leave,
+                left,
+                signals,
                 gives_back,
                 confirm_at,
                 ..
@@ -303,7 +324,8 @@ impl Driver {
                 said = go_on(connection, reads_server) => Event::Server(said),
                 said = client.go_on(reads_host) => Event::Client(said),
                 attempted = attempted(attempt) => Event::Attempted(Box::new(attempted)),
-                () = host_left(leaving), if pending_leave.is_some() => Event::HostLeft,
+                leaving = host_left(leaving, *left) => Event::HostLeft(leaving),
+                Ok(signal) = signals.recv() => Event::Signal(signal),
                 () = answered(&mut asking), if asking.is_some() => Event::Asked,
                 () = alarm.ring(next) => Event::Time,
             };
@@ -330,7 +352,17 @@ impl Driver {
                     }
                 }
                 Event::Attempted(attempted) => self.attempted(*attempted),
-                Event::HostLeft => self.leave(),
+                Event::HostLeft(leaving) => {
+                    self.left = leaving;
+                    self.leave();
+                    if leaving >= Leaving::Late {
+                        if leaving == Leaving::Late && self.has_host() {
+                            self.say_unanswered();
+                        }
+                        self.link.on(In::HostGone, self.now());
+                    }
+                }
+                Event::Signal(signal) => self.connection.iter().for_each(|it| it.signal(signal)),
                 Event::Asked => {
                     asking = None;
                     ping_timer.back_off();
@@ -401,7 +433,7 @@ impl Driver {
             FromClient::Closed => self.link.on(In::HostClosed, self.now()),
             FromClient::Gone => {
                 // Without a word before it, that is no close.
-                if self.has_host() {
+                if self.has_host() && !self.link.is_closed() {
                     self.connection = None;
                 }
                 self.link.on(In::HostGone, self.now());
@@ -431,12 +463,69 @@ impl Driver {
             self.server_said(said);
             self.carry_out();
         }
-        while !self.client.is_flushed() {
+        while self.left < Leaving::Late && !self.client.is_flushed() {
             let said = self.client.go_on(false).await;
             self.client_said(said);
         }
         self.client.finish().await;
         self.leave();
+        if self.ends_with_front() && self.host_leaves() {
+            self.wait_for_server().await;
+        }
+        self.pending_leave = None;
+    }
+
+    /// The user is told what the host has asked in vain.
+    fn say_unanswered(&self) {
+        let open = self.link.waiting();
+        if open > 0 {
+            let calls = if open == 1 {
+                "1 call was"
+            } else {
+                &format!("{open} calls were")
+            };
+            // This process is about to end, and must not end before this is written.
+            print(&format_args!(
+                "{calls} not answered: the host closed its input, and the answer did not come within `wrap.input_end_wait_ms`"
+            ));
+            note_unanswered();
+        }
+    }
+
+    /// Whether the host leaves, and with it all that this front has.
+    fn host_leaves(&self) -> bool {
+        let leaving = self.leaving.as_ref();
+        self.link.is_closed() || leaving.is_some_and(|leaving| *leaving.borrow() > Leaving::No)
+    }
+
+    /// Whether the server ends with this connection, where its host leaves in an orderly way.
+    fn ends_with_front(&self) -> bool {
+        let connection = self.connection.as_ref();
+        connection.is_some_and(|connection| connection.ends_with_front() == Some(true))
+    }
+
+    /// The server ends with this front: it has its time, and what it still says is passed on. Threads
+    /// that end this process see to it that this ends.
+    async fn wait_for_server(&mut self) {
+        if let Some(session) = self.session.take() {
+            release(session).await;
+        }
+        self.connection.iter().for_each(Connection::end);
+        while self.connection.is_some() {
+            let is_flushed = self.client.is_flushed();
+            tokio::select! {
+                said = go_on(&mut self.connection, is_flushed) => self.server_said(said),
+                said = self.client.go_on(false), if !is_flushed => self.client_said(said),
+                leaving = host_left(&mut self.leaving, self.left) => {
+                    self.left = leaving;
+                    self.leave();
+                }
+                Ok(signal) = self.signals.recv() => {
+                    self.connection.iter().for_each(|it| it.signal(signal));
+                }
+            }
+            self.carry_out();
+        }
     }
 
     /// Does what the link says. False: it is over.
@@ -458,9 +547,12 @@ impl Driver {
                 Out::Say(what) => self.stderr.print(&what),
                 Out::Leave => {
                     if let Some(at_close) = self.at_close.take() {
-                        at_close(self.link.has_begun());
+                        at_close(self.link.has_begun(), self.ends_with_front());
                     }
                     self.leave();
+                    if let Some(connection) = &mut self.connection {
+                        connection.close();
+                    }
                 }
                 Out::End => self.is_over = true,
             }
@@ -534,13 +626,18 @@ impl Driver {
             }
         }
         self.pending_leave = Some(self.pending_leaves.add());
+        if attachment.attached.ends_with_front == Some(true) {
+            self.pending_leaves.note_end_with_front();
+        }
         Connection::to_keeper(attachment, self.stderr.of_server())
     }
 
     /// The keeper is told that the host leaves.
     fn leave(&mut self) {
         self.connection.iter().for_each(Connection::leave);
-        self.pending_leave = None;
+        if !self.ends_with_front() {
+            self.pending_leave = None;
+        }
     }
 
     fn now(&self) -> Millis {
@@ -603,13 +700,16 @@ async fn answered(asking: &mut Option<JoinHandle<()>>) {
     }
 }
 
-/// Waits until the host has closed its end.
-async fn host_left(leaving: &mut Option<watch::Receiver<bool>>) {
-    match leaving {
-        // Its sender is the front's.
-        Some(leaving) => drop(leaving.wait_for(|leaving| *leaving).await),
-        None => std::future::pending().await,
+/// Waits until this front has come further that leaves.
+async fn host_left(leaving: &mut Option<watch::Receiver<Leaving>>, from: Leaving) -> Leaving {
+    if let Some(leaving) = leaving {
+        let further = leaving.wait_for(|leaving| *leaving > from).await;
+        if let Ok(further) = further.map(|leaving| *leaving) {
+            return further;
+        }
     }
+    // There is no front that could leave.
+    std::future::pending().await
 }
 
 fn as_json(line: &Bytes) -> Option<Json> {

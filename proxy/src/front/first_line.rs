@@ -11,12 +11,20 @@ use mcp_sessiond_jsonrpc::message::Line;
 use mcp_sessiond_proto::ClientName;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde::de::IgnoredAny;
 
 use super::raw::is_raw;
 use crate::lines::{CHUNK, LineBuffer, is_transient};
+use crate::notices::print;
 
 /// For fronts that start nothing before the host has said something.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// How long a whole message may wait for the newline behind it before the user is told.
+const NEWLINE_WAIT: Duration = Duration::from_secs(1);
+
+const NO_NEWLINE: &str = "the host has sent a message without a newline behind it, so the message can't be passed on; the program that starts this \
+    wrapper has to end each message with a newline";
 
 /// What was read of the host first.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,7 +40,9 @@ pub enum FirstLine {
 /// Reads until the first line is there to its end, `patience` is over, or the host has closed its
 /// end. What was read stays in `lines`.
 pub fn read(input: &mut File, lines: &mut LineBuffer, patience: Duration) -> FirstLine {
-    let until = Instant::now() + patience;
+    let began = Instant::now();
+    let until = began + patience;
+    let mut has_warned = false;
     let mut chunk = vec![0; CHUNK];
     loop {
         if is_raw(lines.buffered()) {
@@ -41,7 +51,16 @@ pub fn read(input: &mut File, lines: &mut LineBuffer, patience: Duration) -> Fir
         if let Some(line) = lines.whole_line() {
             return FirstLine::Read(client_of(line));
         }
-        if lines.is_too_long() || !is_readable(input, until) {
+        if lines.is_too_long() {
+            return FirstLine::Read(None);
+        }
+        let look_at = (began + NEWLINE_WAIT).min(until);
+        let waits_for_newline = !has_warned && is_message(lines.buffered());
+        if waits_for_newline && !is_readable(input, look_at) {
+            has_warned = true;
+            print(&NO_NEWLINE);
+        }
+        if !is_readable(input, until) {
             return FirstLine::Read(None);
         }
         match input.read(&mut chunk) {
@@ -53,6 +72,11 @@ pub fn read(input: &mut File, lines: &mut LineBuffer, patience: Duration) -> Fir
             Err(_) => return FirstLine::Read(None),
         }
     }
+}
+
+/// Whether these bytes are JSON to its end.
+fn is_message(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
 }
 
 /// Waits until there is something to be read, or the end. False when the time is over.

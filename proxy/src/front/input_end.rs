@@ -1,6 +1,6 @@
 //! The end of a front's input. The host has closed its end, or is gone: the keeper is told at
-//! once, and the front exits when everything is answered, and at the latest after
-//! `backends.stop_wait_ms`, as a server is given. What it waits for by then may never come: an
+//! once, and the front waits until everything is answered, as long as somebody can read the answers, and
+//! for `wrap.input_end_wait_ms` at most. What it waits for by then may never come: an
 //! answer of a server that hangs, room for a line to one that reads nothing, or a keeper.
 
 use std::fs::File;
@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::signals::Leaving;
 
 /// The other end of a socket was shut down for writing (poll(2)). Where there is no such flag, its
 /// end is seen once it is closed.
@@ -22,14 +24,13 @@ const SHUT_DOWN: PollFlags = PollFlags::empty();
 pub(crate) struct InputEnd {
     /// Tells the keepers that the host leaves.
     pub(crate) leave: Box<dyn FnOnce() + Send>,
-    /// Whether this process is to exit then: where the command is run as it is, the command's exit
-    /// ends it.
-    pub(crate) exits: Box<dyn Fn() -> bool + Send>,
+    /// Nobody waits for answers any more: nobody can read them, or they have not come in time.
+    pub(crate) done: Box<dyn FnOnce(Leaving) + Send>,
 }
 
 /// Waits, in a thread of its own, until nobody can write to the input any more: whoever reads it
 /// may be busy with what came before. Files and terminals have no such end, and their readers call
-/// [`exit_within`].
+/// [`when_unread`].
 ///
 /// # Errors
 /// When there can be no more threads or descriptors.
@@ -42,19 +43,10 @@ pub(crate) fn watch(
     let (input, output) = (input.try_clone()?, output.try_clone()?);
     let watching = move || {
         wait_until_closed(&input);
-        let InputEnd { leave, exits } = end;
-        let exiting = move || {
-            wait_until_unread_for(&output, within);
-            if exits() {
-                std::process::exit(0);
-            }
-        };
+        let InputEnd { leave, done } = end;
         // Telling them may have to wait for whoever writes to the host.
-        let timer = std::thread::Builder::new()
-            .name("exit".into())
-            .spawn(exiting);
+        when_unread(output, within, done);
         leave();
-        drop(timer);
     };
     std::thread::Builder::new()
         .name("input-end".into())
@@ -62,29 +54,36 @@ pub(crate) fn watch(
         .map(drop)
 }
 
-/// Exits when nobody can read the output any more, and at the latest after this time.
-pub(crate) fn exit_within(output: &File, within: Duration) -> ! {
-    wait_until_unread_for(output, within);
-    std::process::exit(0);
+/// Does this when nobody can read the output any more, and at the latest after this time.
+pub(crate) fn when_unread(
+    output: File,
+    within: Duration,
+    done: impl FnOnce(Leaving) + Send + 'static,
+) {
+    let waiting = move || {
+        done(match wait_until_unread_for(&output, within) {
+            true => Leaving::Done,
+            false => Leaving::Late,
+        });
+    };
+    let timer = std::thread::Builder::new().name("unread".into());
+    drop(timer.spawn(waiting));
 }
 
 /// Waits until the host can't write to us any more.
 fn wait_until_closed(input: &File) {
     // Errors and hang-ups are told without being asked for.
-    wait_for(input, SHUT_DOWN, None);
+    let _ = wait_for(input, SHUT_DOWN, None);
 }
 
 /// Waits until no process can read our output any more: the host is gone, or has closed that end,
-/// too.
-pub(crate) fn wait_until_unread(output: &File) {
-    wait_for(output, PollFlags::empty(), None);
+/// too. False: the time was over before.
+fn wait_until_unread_for(output: &File, time: Duration) -> bool {
+    wait_for(output, PollFlags::empty(), Some(Instant::now() + time))
 }
 
-fn wait_until_unread_for(output: &File, time: Duration) {
-    wait_for(output, PollFlags::empty(), Some(Instant::now() + time));
-}
-
-fn wait_for(descriptor: &File, events: PollFlags, until: Option<Instant>) {
+/// False: the time is over.
+fn wait_for(descriptor: &File, events: PollFlags, until: Option<Instant>) -> bool {
     loop {
         let timeout = until.map_or(PollTimeout::NONE, |until| {
             let left = until.saturating_duration_since(Instant::now());
@@ -92,9 +91,9 @@ fn wait_for(descriptor: &File, events: PollFlags, until: Option<Instant>) {
             PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX)
         });
         match poll(&mut [PollFd::new(descriptor.as_fd(), events)], timeout) {
-            Ok(0) if until.is_some_and(|until| until <= Instant::now()) => return,
+            Ok(0) if until.is_some_and(|until| until <= Instant::now()) => return false,
             Ok(0) | Err(Errno::EINTR) => {}
-            Ok(_) | Err(_) => return,
+            Ok(_) | Err(_) => return true,
         }
     }
 }
@@ -112,9 +111,9 @@ mod tests {
         let (said, told) = mpsc::channel();
         let (output, _reader) = UnixStream::pair().expect("a pair");
         let leave = Box::new(move || said.send(()).expect("a test"));
-        let exits = Box::new(|| false);
+        let done = Box::new(|_| {});
         let (input, output) = (File::from(input), File::from(OwnedFd::from(output)));
-        watch(&input, &output, Duration::ZERO, InputEnd { leave, exits }).expect("a thread");
+        watch(&input, &output, Duration::ZERO, InputEnd { leave, done }).expect("a thread");
         assert!(told.try_recv().is_err());
         end();
         told.recv().expect("told");

@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use mcp_sessiond_bundle::{Handshake, Lazy, Message, Source};
 use mcp_sessiond_client::{ClaimRequest, Options};
-use tokio::sync::watch;
 
 use super::bundle::answer_memory::AnswerMemory;
 use super::bundle::member::{Backend, BundleContext};
@@ -65,7 +64,7 @@ async fn serve_host(begun: FrontSetup<'_>, connector: &mut KeeperConnector) -> I
         Ok(claimed) => claimed,
         Err(why) => return Ok(Err(why)),
     };
-    let (leave, leaving) = watch::channel(false);
+    let leaving = leaver.leave().subscribe();
     let (stderr, pending_leaves) = (Stderr::new()?, PendingLeaves::default());
     let common = Arc::new(BundleContext {
         options,
@@ -95,7 +94,6 @@ async fn serve_host(begun: FrontSetup<'_>, connector: &mut KeeperConnector) -> I
     };
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     forbid_core_dumps();
-    leaver.leaves_by(leave.clone());
     let (loss, outcome) = (connector.carried_loss(&claimed), claimed.outcome);
     let named = NamedStderr::of_one(stderr);
     let to = named.clone();
@@ -106,13 +104,13 @@ async fn serve_host(begun: FrontSetup<'_>, connector: &mut KeeperConnector) -> I
     let front = PipeFront {
         input: input.try_clone()?,
         lines: std::mem::take(lines),
-        leave,
-        stop: settings.stop_wait,
+        leaver: leaver.clone(),
+        waits: (settings.input_end_wait, settings.stop_wait),
         marks: None,
     };
-    let (session, left) = (Some(connector.session()), pending_leaves.wait());
+    let session = Some(connector.session());
     match front
-        .carry(pipe, driver, session, memory.flush(), left)
+        .carry(pipe, driver, session, memory.flush(), pending_leaves)
         .await? {}
 }
 

@@ -11,6 +11,7 @@ use mcp_sessiond_proto::types::LeaseRef;
 use super::FAILED;
 use super::drive::{self, Driver, Untold};
 use super::first_line::FirstLine;
+use super::pending_leaves::PendingLeaves;
 use super::probe::{self, Opening, ProbePolicy, Probing};
 use super::stdio::{PipeFront, in_runtime};
 use crate::front_settings::FrontSettings;
@@ -21,7 +22,7 @@ use crate::server::connector::{NoBackend, WithoutKeeper, connect_unkept};
 use crate::server::facts::ServerFacts;
 use crate::server::keeper_connector::KeeperConnector;
 use crate::server::remote::{RemoteServer, ResumeStore};
-use crate::signals::{ENDING, GivenMask};
+use crate::signals::{FRONT, GivenMask};
 use crate::stderr::{NamedStderr, Stderr};
 
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
@@ -33,7 +34,7 @@ pub fn run(
     server: RemoteServer,
     settings: FrontSettings,
 ) -> ExitCode {
-    let mask = GivenMask::block(&ENDING);
+    let mask = GivenMask::block(&FRONT);
     in_runtime(|runtime| serve_host(runtime, options, claim, shown, server, settings, mask))
 }
 
@@ -110,7 +111,7 @@ fn serve_host(
     };
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     forbid_core_dumps();
-    let leaving = front.leave.subscribe();
+    let leaving = front.leaver.leave().subscribe();
     let store = ResumeStore::new(options, lease.as_ref(), shown, stderr, leaving);
     runtime.block_on(async {
         let mut connector = server.connector(store);
@@ -126,9 +127,9 @@ fn serve_host(
                 .learning(Probing::new(facts))
                 .telling(untold)
         };
-        let nothing = std::future::ready(());
+        let pending = PendingLeaves::default();
         match front
-            .carry(pipe, driver, session_calls, connector.release(), nothing)
+            .carry(pipe, driver, session_calls, connector.release(), pending)
             .await? {}
     })
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use mcp_sessiond_bundle::Pipe;
@@ -19,15 +19,16 @@ use super::FAILED;
 use super::client::Client;
 use super::drive::{Driver, Start};
 use super::first_line::{self, FirstLine};
-use super::input_end::{self, InputEnd, exit_within, wait_until_unread};
-use super::leave::LAST_WORDS;
+use super::input_end::{self, when_unread};
+use super::leave::{CurrentKeeper, Leaver, advance, done_within, release};
+use super::pending_leaves::PendingLeaves;
 use crate::closed;
 use crate::front_settings::FrontSettings;
 use crate::lines::LineBuffer;
 use crate::notices::print;
 use crate::server::connector::Connected;
 use crate::server::keeper_connector::SessionCalls;
-use crate::signals::{die_of, note_signal, when_told_to_end};
+use crate::signals::{Leaving, exit};
 
 /// Runs a front in a runtime, and returns its exit code.
 pub(crate) fn in_runtime(serve: impl FnOnce(&Runtime) -> io::Result<ExitCode>) -> ExitCode {
@@ -43,10 +44,10 @@ pub(crate) fn in_runtime(serve: impl FnOnce(&Runtime) -> io::Result<ExitCode>) -
 pub(crate) struct PipeFront {
     pub(crate) input: File,
     pub(crate) lines: LineBuffer,
-    /// Says whether the host has closed its end.
-    pub(crate) leave: watch::Sender<bool>,
-    /// How long what is under way is waited for then.
-    pub(crate) stop: Duration,
+    pub(crate) leaver: Leaver,
+    /// How long answers are waited for when the host has closed its input, and how long a server has
+    /// to end.
+    pub(crate) waits: (Duration, Duration),
     /// Whether a conversation has begun, where the session is closed by a mark, as there is no keeper
     /// that could tell the daemon.
     pub(crate) marks: Option<Arc<AtomicBool>>,
@@ -58,31 +59,32 @@ impl PipeFront {
     /// # Errors
     /// When there can be no more descriptors or threads.
     pub(crate) fn begin(settings: FrontSettings) -> io::Result<(Self, FirstLine)> {
-        let (leave, has_begun) = (watch::Sender::new(false), Arc::<AtomicBool>::default());
-        signals(leave.clone(), has_begun.clone())?;
+        let has_begun = Arc::<AtomicBool>::default();
+        let current = CurrentKeeper::default();
+        let leaver = Leaver::listen(&current, settings.stop_wait, Some(has_begun.clone()))?;
         let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
         let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
         input_end::watch(
             &input,
             &output,
-            settings.stop_wait,
-            input_end(leave.clone()),
+            settings.input_end_wait,
+            leaver.at_input_end(&current),
         )?;
         let mut lines = LineBuffer::default();
         let first = first_line::read(&mut input, &mut lines, settings.first_line_wait);
         let front = Self {
             input,
             lines,
-            leave,
-            stop: settings.stop_wait,
+            leaver,
+            waits: (settings.input_end_wait, settings.stop_wait),
             marks: Some(has_begun),
         };
         Ok((front, first))
     }
 
-    /// Carries lines between the host and this pipe, and ends this process when all is said, or the
-    /// host has closed its end and reads nothing any more. `close` follows the last line, and then
-    /// `leave`, also where nobody reads that line.
+    /// Carries lines between the host and this pipe, and ends this process when all is said, or nobody
+    /// waits for answers any more. `close` follows the last line. Servers that end with their host
+    /// are waited for: `pending` counts their keepers.
     ///
     /// # Errors
     /// When there can be no more descriptors or threads.
@@ -92,85 +94,79 @@ impl PipeFront {
         driver: impl FnOnce(Client) -> Driver,
         session: Option<SessionCalls>,
         close: impl Future<Output = ()>,
-        leave: impl Future<Output = ()>,
+        pending: PendingLeaves,
     ) -> io::Result<Infallible> {
         let Self {
             input,
             lines,
-            leave: leaves,
-            stop,
+            leaver,
+            waits,
             marks,
         } = self;
-        let mut leaving = leaves.subscribe();
+        leaver.tells_carriers();
+        let leave = leaver.leave().clone();
+        let mut leaving = leave.subscribe();
         let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
-        let until_unread = output.try_clone()?;
         let client = Client::host(input, output, lines)?;
         let carried = async {
             let start = Start::Connected(Connected::Pipe(pipe), None);
-            let at_close = self::close(leaves, session, marks.is_some(), stop);
+            let at_close = self::close(leave.clone(), session.clone(), marks.is_some(), waits);
+            let ends = pending.clone();
             let driver = driver(client).beginning(marks.unwrap_or_default());
-            driver.at_close(at_close).run(None, start).await;
+            driver
+                .leaving(leave.subscribe(), PendingLeaves::default())
+                .at_close(move |has_begun, _| at_close(has_begun, ends.end_with_front()))
+                .run(None, start)
+                .await;
             close.await;
         };
-        let gone = async {
+        let done = async {
             // Its sender is the front's.
-            let _ = leaving.wait_for(|leaving| *leaving).await;
-            let _ = tokio::task::spawn_blocking(move || wait_until_unread(&until_unread)).await;
+            let _ = leaving.wait_for(|leaving| *leaving >= Leaving::Late).await;
         };
+        // What is not answered is said before nobody carries lines any more.
         tokio::select! {
+            biased;
             () = carried => {}
-            () = gone => {}
+            () = done => {}
         }
-        leave.await;
+        if pending.end_with_front()
+            && let Some(session) = session
+        {
+            release(session).await;
+        }
+        let (_, stop) = waits;
+        done_within(&leave, Leaving::Done, stop);
+        pending.wait(stop).await;
         // Threads still wait for what never comes.
-        std::process::exit(0)
+        exit()
     }
 }
 
-/// What a front does when its host has closed its end, and whether a conversation had begun: it exits
-/// within `stop`. `marks`: where there is no keeper that could tell the daemon.
+/// What a front does when its host has closed its end. It gets whether a conversation had begun, and
+/// whether servers end with this front: then it holds its lease until it waits for no answer any more.
+/// `marks`: where there is no keeper that could tell the daemon of the close.
 pub(crate) fn close(
-    leave: watch::Sender<bool>,
+    leave: watch::Sender<Leaving>,
     session: Option<SessionCalls>,
     marks: bool,
-    stop: Duration,
-) -> impl FnOnce(bool) + Send + 'static {
-    move |has_begun| {
+    (within, stop): (Duration, Duration),
+) -> impl FnOnce(bool, bool) + Send + 'static {
+    move |has_begun, end_with_front| {
         if marks && has_begun {
             closed::mark();
         }
-        leave.send_replace(true);
-        let timer = std::thread::Builder::new().name("exit".into());
+        advance(&leave, Leaving::Closed);
         match io::stdout().as_fd().try_clone_to_owned() {
-            Ok(output) => drop(timer.spawn(move || exit_within(&output.into(), stop))),
-            Err(_) => std::process::exit(0),
+            Ok(output) => {
+                let done = move |leaving| done_within(&leave, leaving, stop);
+                when_unread(output.into(), within, done);
+            }
+            Err(_) => done_within(&leave, Leaving::Done, stop),
         }
-        if let Some(session) = session {
+        if let Some(session) = session.filter(|_| !end_with_front) {
             // A daemon that hangs must not delay our exit.
             tokio::spawn(session.release());
         }
     }
-}
-
-/// What happens at the end of the input of such a front.
-fn input_end(leave: watch::Sender<bool>) -> InputEnd {
-    InputEnd {
-        leave: Box::new(move || _ = leave.send_replace(true)),
-        exits: Box::new(|| true),
-    }
-}
-
-/// Ends this process by a signal that asks it to, once the keepers were told that this is orderly. There
-/// is no keeper that could tell the daemon.
-fn signals(leave: watch::Sender<bool>, has_begun: Arc<AtomicBool>) -> io::Result<()> {
-    when_told_to_end(move |signal| {
-        if has_begun.load(Ordering::Relaxed) {
-            closed::mark();
-        }
-        note_signal(signal);
-        leave.send_replace(true);
-        // Long enough for a few bytes to each of them; the host may have no patience for more.
-        std::thread::sleep(LAST_WORDS);
-        die_of(signal)
-    })
 }

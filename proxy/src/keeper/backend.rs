@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use mcp_sessiond_process::ProcessId;
 use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt as _, sink};
 use tokio::net::unix::pipe;
@@ -45,14 +46,16 @@ impl Backend {
     /// # Errors
     /// Those of execve(2): no such program, or none that may be run.
     pub fn start(program: &Program, children: &Children, mask: &GivenMask) -> io::Result<Self> {
-        let mut command = Command::new(&program.name);
-        command
-            .args(&program.arguments)
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = mask.while_in_force(|| command.spawn())?;
+        let mut child = program.started(|name, arguments| {
+            let mut command = Command::new(name);
+            command
+                .args(arguments)
+                .process_group(0)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            mask.while_in_force(|| command.spawn())
+        })?;
         let pid = Pid::from_raw(child.id().cast_signed());
         children.expect(pid);
         let input = child
@@ -114,13 +117,20 @@ impl Backend {
         words
     }
 
+    /// Closes its standard input. Returns the processes to spare if it exits by that: whoever loses
+    /// its parent by the exit itself is none of them.
+    pub fn close_input(&mut self, children: &Children) -> BTreeSet<ProcessId> {
+        let detached = children.detached(self.pid);
+        self.input = None;
+        detached
+    }
+
     /// Takes it down, with what it has started: its standard input is closed, and signals follow,
     /// `patience` apart. What it still says is read, so that it can end, and thrown away.
     pub async fn take_down(mut self, children: &Children, stop_mode: StopMode, patience: Duration) {
         let polite = matches!(stop_mode, StopMode::Graceful { .. });
-        // Before it can have exited: who loses its parent by that is none of them.
         let detached = if polite {
-            children.detached(self.pid)
+            self.close_input(children)
         } else {
             BTreeSet::new()
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId};
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tokio::sync::watch;
@@ -39,12 +39,13 @@ impl fmt::Display for ChildExit {
 /// How a backend is ended. In each case its standard input is closed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopMode {
-    /// As hosts do: SIGTERM after some time.
+    /// As hosts do: SIGTERM after some time, which is the backend's.
     Graceful {
-        /// How much time.
-        within: Duration,
+        /// The signal by which its host has ended it: the backend itself gets it at once, as a direct
+        /// child would.
+        signal: Option<Signal>,
     },
-    /// SIGTERM at once: no front waits for it, or it has exited and only its orphans are left.
+    /// SIGTERM at once: it has exited, and only its orphans are left.
     Terminate,
     /// SIGKILL at once: it hangs.
     Kill,
@@ -126,8 +127,8 @@ impl Children {
 
     /// Ends the backend, whose standard input is closed: its process group, and its orphans.
     /// Returns when none of them is left, or nothing more can be done. The group's leader is a
-    /// child that is [expected](Self::expect). `apart`: the processes to spare if the leader exits
-    /// by itself.
+    /// child that is [expected](Self::expect). `detached`: the processes to spare if the leader exits
+    /// by itself. `patience`: how long each step may take.
     pub async fn end(
         &self,
         leader: Pid,
@@ -135,12 +136,14 @@ impl Children {
         detached: BTreeSet<ProcessId>,
         patience: Duration,
     ) {
-        if let StopMode::Graceful { within } = stop_mode
-            && self.ended(leader).is_none()
-            && timeout(within, self.exited(leader)).await.is_ok()
-        {
-            self.exits
-                .send_modify(|exits| exits.spared.extend(detached));
+        if let StopMode::Graceful { signal } = stop_mode {
+            if let Some(signal) = signal {
+                self.signal(leader, signal);
+            }
+            if timeout(patience, self.exited(leader)).await.is_ok() {
+                self.exits
+                    .send_modify(|exits| exits.spared.extend(detached));
+            }
         }
         let first = if stop_mode == StopMode::Kill {
             Signal::SIGKILL
@@ -162,6 +165,14 @@ impl Children {
         self.exits.send_modify(|exits| {
             exits.awaited.remove(&leader);
         });
+    }
+
+    /// Sends the backend itself a signal, if it has not exited: what it has started hears of it by the
+    /// backend, as it would without us.
+    pub fn signal(&self, leader: Pid, signal: Signal) {
+        if self.ended(leader).is_none() {
+            let _ = kill(leader, signal);
+        }
     }
 
     /// Sends a signal to all processes that are left of the backend, and to those that become our

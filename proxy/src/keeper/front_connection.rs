@@ -7,6 +7,7 @@ use bytes::Bytes;
 use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::Epoch;
 use mcp_sessiond_proto::backends::frame::{Frame, Kind};
+use nix::sys::signal::Signal;
 
 use crate::frames::{Frames, PendingFrames};
 use crate::lines::Line;
@@ -43,6 +44,8 @@ pub struct FrontConnection {
     /// How it is about to leave: 0, or the number of the signal that ends it; and since when, in ms
     /// of the clock that start times are read from, or 0.
     leaves: Option<(u64, u64)>,
+    /// Whether its host has closed its input, and all that the host has said came before.
+    pub has_closed: bool,
     /// How many ends of backends it has told its host.
     heard: u64,
 }
@@ -63,6 +66,7 @@ impl FrontConnection {
             handed_out: 0,
             confirmed: 0,
             leaves: None,
+            has_closed: false,
             heard: 0,
         }
     }
@@ -110,10 +114,11 @@ impl FrontConnection {
             Kind::Heard => self.heard = self.heard.max(number),
             Kind::Leave => {
                 let since = said.bytes().try_into().map_or(0, u64::from_be_bytes);
-                // Its first sign counts.
-                let since = self.leaves.map_or(since, |(_, since)| since);
-                self.leaves = Some((number, since));
+                // Its first sign counts, and the signal that came behind the end of the input.
+                let (former, since) = self.leaves.unwrap_or((0, since));
+                self.leaves = Some((if number == 0 { former } else { number }, since));
             }
+            Kind::Closed => self.has_closed = true,
             _ => return false,
         }
         true
@@ -136,9 +141,9 @@ impl FrontConnection {
         self.leaves.map(|(_, since)| since)
     }
 
-    /// Whether a signal has ended it.
-    pub fn is_signalled(&self) -> bool {
-        self.leaves.is_some_and(|(signal, _)| signal > 0)
+    /// The signal by which its host has ended it, if it was one.
+    pub fn ending_signal(&self) -> Option<Signal> {
+        self.leaves.and_then(|(signal, _)| signal_of(signal))
     }
 
     /// Messages that it was handed and has not passed on, as far as is known.
@@ -165,6 +170,12 @@ impl FrontConnection {
         self.stderr_waiting += text.len();
         self.put(Kind::Stderr, 0, text);
     }
+}
+
+/// The signal of this number.
+pub fn signal_of(number: u64) -> Option<Signal> {
+    let number = i32::try_from(number).ok()?;
+    Signal::try_from(number).ok()
 }
 
 #[cfg(test)]
@@ -233,6 +244,7 @@ mod tests {
         drop(theirs);
         front.note_rest();
         assert_eq!((front.unconfirmed(), front.ends_told()), (0, 2));
-        assert!(front.leaves_since() == Some(7) && front.is_signalled());
+        assert_eq!(front.leaves_since(), Some(7));
+        assert_eq!(front.ending_signal(), Some(Signal::SIGTERM));
     }
 }

@@ -3,15 +3,17 @@
 //!
 //! `events` are what it waits for. `attach` lets fronts in, `continuing` those of a service, and
 //! `shared` the clients that share a backend. `restarts` ends backends and starts the next ones, and
-//! tells of the losses. `status` is what the keeper says of itself.
+//! tells of the losses; `leaving` ends a backend with its front. `status` is what the keeper says of itself.
 
 mod attach;
 mod continuing;
 mod events;
+mod leaving;
 mod restarts;
 mod shared;
 mod status;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -59,7 +61,7 @@ const INCOMING_MAX: usize = 16;
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// How long a front may take to read its last answers when the backend is taken down, and how long
-/// processes that the backend has left behind may take to die. Both, with three times
+/// processes that the backend has left behind may take to die. Both, with four times
 /// `stop_wait_ms`, make up how long the daemon waits before it kills a keeper.
 const LAST_LINES_WAIT: Duration = Duration::from_secs(1);
 
@@ -97,8 +99,11 @@ pub struct Keeper {
     /// When the latest front said that it leaves, after its host had begun a conversation, in ms of
     /// the clock that start times are read from; 0 where that is not known.
     closed: Option<u64>,
-    /// Whether a signal has ended the latest front.
-    signalled: bool,
+    /// The signal by which its host has ended the latest front: the backend gets it when it ends.
+    signal: Option<Signal>,
+    /// The backend's input was closed for good, since its host has closed its own: the processes to
+    /// spare at the backend's end.
+    input_over: Option<BTreeSet<ProcessId>>,
     /// Whether another front may have the backend as the latest has left it, as the daemon said
     /// last.
     rule: FrontRule,
@@ -106,8 +111,8 @@ pub struct Keeper {
     left_told: Option<JoinHandle<()>>,
     /// The counts that the daemon has confirmed.
     reported: Arc<Mutex<Counts>>,
-    /// Why the keeper is about to end, and since when.
-    ending: Option<(End, Instant)>,
+    /// Why the keeper is about to end.
+    ending: Option<End>,
     /// The signals that the host had blocked.
     mask: GivenMask,
     /// How long it waits for its first front.
@@ -135,6 +140,9 @@ pub struct Keeper {
 enum End {
     /// By a signal: the daemon's, or somebody's by hand.
     Signal,
+    /// With its front, which has left for good. Until the backend is gone, lines are carried, and the
+    /// front waits.
+    FrontLeft,
     /// With the session's host.
     HostGone,
     /// No front was attached for the linger time.
@@ -147,6 +155,7 @@ impl End {
     fn sentence(self) -> &'static str {
         match self {
             Self::Signal => "its keeper was asked to by a signal",
+            Self::FrontLeft => "its host has closed it",
             Self::HostGone => "its host is gone",
             Self::Lingered => "no host has come back for it in time",
             Self::SocketGone => "its socket was removed, so no host can reach it",
@@ -226,7 +235,8 @@ impl Keeper {
             look_every: fault::look().unwrap_or(LOOK_EVERY),
             looked: now,
             closed: None,
-            signalled: false,
+            signal: None,
+            input_over: None,
             rule: FrontRule::NONE,
             left_told: None,
             reported: Arc::default(),
@@ -325,7 +335,13 @@ impl Keeper {
                 event,
                 Event::FrontGone | Event::FromClient(sharing::Event::Left(_))
             );
-            if let Some(why) = self.handle_with_more(event).await {
+            let ends = self.handle_with_more(event).await;
+            if self.ends_with_front_now() {
+                // Whoever connects is told that this backend ends.
+                if self.is_taken_down() {
+                    break End::FrontLeft;
+                }
+            } else if let Some(why) = ends {
                 if self.ending.is_none() {
                     receiving.abort();
                     placed.unlink();
@@ -340,8 +356,9 @@ impl Keeper {
                 }
             }
             // Wait for the answers that come in time.
-            if let Some((why, _)) = self.ending
+            if let Some(why) = self.ending
                 && (why != End::Signal || self.relay.is_drained(self.now()))
+                && why != End::FrontLeft
             {
                 break why;
             }
@@ -408,6 +425,7 @@ impl Keeper {
                 }
             }
         }
+        self.close_input_behind_last_line();
     }
 
     /// Puts what the front gets next behind what is on its way to it. False: there is nothing.
@@ -440,6 +458,7 @@ impl Keeper {
         let mute = self
             .backend
             .as_ref()
+            .filter(|_| self.input_over.is_none())
             .and_then(|backend| backend.closed_since)
             .map(|since| since + SETTLED);
         let due = [relay, lonely, mute, self.trim_at, self.look_due()];
@@ -448,7 +467,8 @@ impl Keeper {
 
     /// When to look next whether the socket is in place. With a front: when that leaves.
     fn look_due(&self) -> Option<Instant> {
-        self.is_alone().then_some(self.looked + self.look_every)
+        let looks = self.is_alone() && self.ending.is_none();
+        looks.then_some(self.looked + self.look_every)
     }
 
     /// How long the backend stays without a front. That depends on whether there was one, and how
@@ -522,12 +542,18 @@ impl Keeper {
                     .as_ref()
                     .and_then(|backend| self.children.ended(backend.pid));
                 if let Some(ended) = ended {
-                    self.backend_ended(&ended.to_string());
+                    if self.input_over.is_some() {
+                        self.closed_backend_ended();
+                    } else {
+                        self.backend_ended(&ended.to_string());
+                    }
                 }
             }
+            // The daemon knows already that nobody resumes what the front has left.
+            Event::End(End::Signal) if self.has_left_for_good() => self.end_with_front(),
             Event::End(why) => return Some(why),
             // The connection closes, so the visitor looks for another keeper.
-            Event::Incoming(_) if self.ending.is_some() => {}
+            Event::Incoming(_) if self.ending.is_some_and(|why| why != End::FrontLeft) => {}
             Event::Incoming(incoming) => self.handle_incoming(incoming).await,
             Event::FrontGone => self.detach(),
             Event::FromFront(said) if self.continues() => return self.handle_continuing(said),
@@ -566,7 +592,8 @@ impl Keeper {
                     .backend
                     .as_ref()
                     .and_then(|backend| backend.closed_since);
-                if mute.is_some_and(|since| since.elapsed() >= SETTLED) {
+                if mute.is_some_and(|since| since.elapsed() >= SETTLED) && self.input_over.is_none()
+                {
                     self.replace("it closed its standard input or output");
                 }
                 let lingered = self.since.elapsed() >= self.linger();
@@ -595,7 +622,7 @@ impl Keeper {
             }
         }
         // Only after the former backend is gone, which may hold a port or the lock on a profile.
-        if self.start_due && self.retiring.is_empty() {
+        if self.start_due && self.retiring.is_empty() && self.input_over.is_none() {
             self.start_due = false;
             self.restart();
         }
@@ -604,6 +631,8 @@ impl Keeper {
     fn apply(&mut self, effect: Effect) {
         match effect {
             Effect::Start => self.start_due = true,
+            // It ends as its host has left it.
+            Effect::Replace { .. } if self.input_over.is_some() => {}
             Effect::Replace { why, kills } => {
                 self.log_line(&format!("{why}; a fresh server is started"));
                 self.retire(if kills {

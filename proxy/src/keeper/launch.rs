@@ -2,7 +2,7 @@
 //! exits. So the keeper is no child of the front, and survives when the front's process tree is
 //! killed.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -271,8 +271,9 @@ pub fn launch(arguments: Vec<OsString>) -> ExitCode {
 
 fn start(arguments: Vec<OsString>) -> io::Result<Report> {
     // Descriptors that the host left open by mistake would otherwise stay open as long as the
-    // backend lives.
-    mcp_sessiond_process::sys::keep_only_standard_streams()?;
+    // backend lives. Those that an argument names are for the backend.
+    let named: Vec<i32> = arguments.iter().flat_map(|word| named_in(word)).collect();
+    mcp_sessiond_process::sys::keep_only_standard_streams(&named)?;
     let mut keeper = Command::new(executable::own().ok_or(io::ErrorKind::NotFound)?)
         .args(["keep", "--detached"])
         .args(arguments)
@@ -284,6 +285,18 @@ fn start(arguments: Vec<OsString>) -> io::Result<Report> {
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line)?;
     Report::read(line.as_bytes())
+}
+
+/// The descriptors that an argument names, as a shell does for `<(…)`: `/dev/fd/63`.
+fn named_in(word: &OsStr) -> Vec<i32> {
+    let word = word.to_string_lossy();
+    let behind = |prefix| word.split(prefix).skip(1).filter_map(number_at_start);
+    behind("/dev/fd/").chain(behind("/proc/self/fd/")).collect()
+}
+
+fn number_at_start(text: &str) -> Option<i32> {
+    let end = text.find(|letter: char| !letter.is_ascii_digit());
+    text[..end.unwrap_or(text.len())].parse().ok()
 }
 
 /// Closes the pipe to the process that started this one.

@@ -51,13 +51,15 @@ impl PlainChild {
         home: Option<&Path>,
         mask: &GivenMask,
     ) -> io::Result<Self> {
-        let mut command = process::Command::new(&program.name);
-        command.args(&program.arguments).stdin(Stdio::piped());
-        command.envs(environment.iter().map(|(name, value)| (name, value)));
-        if let Some(home) = home {
-            command.current_dir(home);
-        }
-        let mut child = mask.while_in_force(|| command.spawn())?;
+        let mut child = program.started(|name, arguments| {
+            let mut command = process::Command::new(name);
+            command.args(arguments).stdin(Stdio::piped());
+            command.envs(environment.iter().map(|(name, value)| (name, value)));
+            if let Some(home) = home {
+                command.current_dir(home);
+            }
+            mask.while_in_force(|| command.spawn())
+        })?;
         let input = child
             .stdin
             .take()
@@ -153,24 +155,24 @@ impl Connector for ChildConnector {
 
 impl ChildConnector {
     fn start(&self) -> Result<Pipe, NoBackend> {
-        let mut command = Command::new(&self.program.name);
-        command
-            .args(&self.program.arguments)
-            .envs(self.environment.iter().map(|(name, value)| (name, value)));
-        if let Some(home) = &self.home {
-            command.current_dir(home);
-        }
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true);
-        let mut child = self
-            .mask
-            .while_in_force(|| command.spawn())
-            .map_err(|error| {
-                let (code, sentence) = self.program.not_run(&error);
-                NoBackend::NoProgram { code, sentence }
-            })?;
+        let started = self.program.started(|name, arguments| {
+            let mut command = Command::new(name);
+            command
+                .args(arguments)
+                .envs(self.environment.iter().map(|(name, value)| (name, value)));
+            if let Some(home) = &self.home {
+                command.current_dir(home);
+            }
+            command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .kill_on_drop(true);
+            self.mask.while_in_force(|| command.spawn())
+        });
+        let mut child = started.map_err(|error| {
+            let (code, sentence) = self.program.not_run(&error);
+            NoBackend::NoProgram { code, sentence }
+        })?;
         let no_pipe = || NoBackend::Passing("its standard streams are not pipes".to_owned());
         let input = child.stdin.take().ok_or_else(no_pipe)?;
         let output = child.stdout.take().ok_or_else(no_pipe)?;

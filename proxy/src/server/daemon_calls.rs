@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mcp_sessiond_client::{Control, Options, SessionError};
+use mcp_sessiond_client::{Control, Options, SessionError, Start};
 use mcp_sessiond_process::runtime;
 use mcp_sessiond_proto::backends::{StopReason, StopRequest};
 use mcp_sessiond_proto::services::FindRequest;
@@ -78,7 +78,8 @@ impl SessionCalls {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         let Some(lease) = lease else { return };
-        let control = Control::new(self.options.timeout(RELEASE_WAIT));
+        let options = self.options.start(Start::Never);
+        let control = Control::new(options.timeout(RELEASE_WAIT));
         let released = control.call(|connection, context| {
             let lease = lease.clone();
             async move { connection.release(context, lease).await }

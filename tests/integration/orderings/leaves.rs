@@ -141,12 +141,7 @@ fn a_keeper_is_told_that_the_host_leaves_before_the_front_ends() {
         if door.0.contains(&"--name") {
             return;
         }
-        for end in [
-            None,
-            Some(Signal::SIGTERM),
-            Some(Signal::SIGINT),
-            Some(Signal::SIGHUP),
-        ] {
+        for end in [None, Some(Signal::SIGTERM), Some(Signal::SIGINT)] {
             let world = world("").with_hosts("[{ executable = \"*\", resume = \"cut\" }]");
             let _daemon = world.daemon();
             let words = wrapping(&world, door);

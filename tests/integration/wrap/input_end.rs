@@ -19,6 +19,14 @@ const WAYS: [&str; 6] = ["", "--lazy", "--name", "@", "shared", "--all"];
 
 /// This test as host of a server that does what it asks, reached this way.
 fn connect(world: &World, way: &str) -> Client<Front> {
+    connect_with(world, way, &[])
+}
+
+/// The wrapper waits so long for answers when its input has ended.
+const SOON: [(&str, &str); 1] = [("MCP_SESSIOND_WRAP_INPUT_END_WAIT_MS", "100")];
+
+/// The same, with these variables.
+fn connect_with(world: &World, way: &str, variables: &[(&str, &str)]) -> Client<Front> {
     let server = counter(world);
     let mut entry = able(world);
     if way == "shared" {
@@ -32,7 +40,13 @@ fn connect(world: &World, way: &str) -> Client<Front> {
         "--all" => all(world, &[]),
         _ => world.wrapping(&[], &["@one".to_owned()]),
     };
-    Client::connected(world.front(&words))
+    Client::connected(world.front_with(&words, variables))
+}
+
+/// The front has said that it leaves a call unanswered.
+fn has_given_up(client: &mut Client<Front>, way: &str) {
+    assert_eq!(client.pipe.wait().code(), Some(75), "{way:?}");
+    client.pipe.errors.wait("1 call was not answered");
 }
 
 /// What has a name outlives its host.
@@ -44,9 +58,10 @@ fn stop(world: &World, way: &str) {
 }
 
 #[test]
-fn what_is_answered_in_time_arrives_after_the_end_of_the_input() {
+fn what_is_answered_after_the_end_of_the_input_arrives() {
     for way in WAYS {
-        let world = keeping("stop_wait_ms = 20000");
+        // The time that a server has to end is no limit for answers.
+        let world = keeping("stop_wait_ms = 1");
         let _daemon = world.daemon();
         let mut client = connect(&world, way);
         let waits = gate(&world, "gate");
@@ -64,10 +79,10 @@ fn a_front_ends_in_time_with_a_call_open_at_a_server_that_hangs() {
     for way in WAYS {
         let world = keeping("stop_wait_ms = 100");
         let _daemon = world.daemon();
-        let mut client = connect(&world, way);
+        let mut client = connect_with(&world, way, &SOON);
         client.begin_slow(&gate(&world, "never"));
         client.pipe.close();
-        assert!(client.pipe.wait().success(), "{way:?}");
+        has_given_up(&mut client, way);
         stop(&world, way);
     }
 }
@@ -77,11 +92,54 @@ fn a_front_ends_in_time_with_a_call_open_at_a_server_elsewhere() {
     let world = keeping("stop_wait_ms = 100");
     let _daemon = world.daemon();
     let server = express(&world, &[]);
-    let mut client =
-        Client::connected(world.front(&wrapped(&world, std::slice::from_ref(&server.url))));
+    let words = wrapped(&world, std::slice::from_ref(&server.url));
+    let mut client = Client::connected(world.front_with(&words, &SOON));
     client.begin_slow(&gate(&world, "never"));
     client.pipe.close();
-    assert!(client.pipe.wait().success());
+    has_given_up(&mut client, "URL");
+}
+
+/// Nobody could read the answer.
+#[test]
+fn a_front_ends_at_once_with_a_call_open_where_nobody_reads_its_output() {
+    for way in WAYS {
+        let world = keeping("stop_wait_ms = 100");
+        let _daemon = world.daemon();
+        let mut client = connect(&world, way);
+        client.begin_slow(&gate(&world, "never"));
+        client.pipe.close_output();
+        client.pipe.close();
+        client.pipe.wait();
+        stop(&world, way);
+    }
+}
+
+/// A server that ends with its host hears of the end at once, and answers all the same.
+#[test]
+fn a_server_that_ends_with_its_host_gets_the_end_of_its_input_with_a_call_open() {
+    let world = keeping("stop_wait_ms = 1");
+    let _daemon = world.daemon();
+    // It answers the call when its input has ended, and not before.
+    let script = "IFS= read -r first; echo '{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{},\"serverInfo\":{\"name\":\"sh\",\"version\":\"1\"}}}'; cat >/dev/null; echo '{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"content\":[]}}'";
+    let server = ["sh", "-c", script].map(String::from);
+    let mut front = world.front(&world.wrapping(&["--resume", "cut"], &server));
+    let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    for line in [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "x"}}),
+    ] {
+        front.send(format!("{line}\n").as_bytes());
+    }
+    front.close();
+    let mut ids = Vec::new();
+    while let Some(line) = front.line() {
+        let line: serde_json::Value = serde_json::from_slice(&line).expect("JSON");
+        assert!(line.get("result").is_some(), "{line}");
+        ids.push(line["id"].clone());
+    }
+    assert_eq!(ids, [json!(1), json!(2)]);
+    assert!(front.wait().success());
 }
 
 /// The front is in the middle of a line, for which there is no room, and can't read the end.
@@ -91,13 +149,13 @@ fn a_front_ends_in_time_with_lines_that_a_stopped_server_does_not_read() {
     for way in WAYS.into_iter().filter(|way| *way != "--all") {
         let world = keeping("stop_wait_ms = 100\nping_wait_ms = 20000");
         let _daemon = world.daemon();
-        let mut client = connect(&world, way);
+        let mut client = connect_with(&world, way, &SOON);
         client.call("get", json!({}));
         let pid = world.backend().pid();
         signal(pid, Signal::SIGSTOP);
         fill(&mut client, 1 << 16);
         client.pipe.close();
-        assert!(client.pipe.wait().success(), "{way:?}");
+        assert_eq!(client.pipe.wait().code(), Some(75), "{way:?}");
         signal(pid, Signal::SIGCONT);
         stop(&world, way);
     }
@@ -136,7 +194,7 @@ fn a_front_ends_in_time_while_its_server_is_another_s() {
     let mut holder = connect(&world, "--name");
     assert_eq!(holder.count(), 1);
     let words = world.wrapping(&["--name", "mine"], &counter(&world));
-    let mut second = Client::new(world.front(&words));
+    let mut second = Client::new(world.front_with(&words, &SOON));
     second.begin_initialize("test");
     until("it waits", || {
         (world.stat("claims_waiting") == 1).then_some(())

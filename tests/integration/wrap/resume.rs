@@ -184,6 +184,7 @@ fn a_close_counts_behind_lines_that_a_stopped_server_does_not_read() {
     let server = world.backend().pid();
     signal(server, Signal::SIGSTOP);
     fill(&mut client, 100);
+    client.pipe.close_output();
     client.pipe.close();
     assert!(client.pipe.wait().success());
     let mut next = connect_with(&world, &[]);
@@ -215,6 +216,7 @@ fn a_host_that_does_not_wait_for_initialize_has_closed_nothing() {
     world.wait_backends(1);
     let backend = world.backend();
     let server = backend.wait("initialize has arrived", |status| !status.calls.is_empty());
+    client.pipe.close_output();
     client.pipe.close();
     client.pipe.wait();
     backend.wait_alone();

@@ -13,6 +13,9 @@ use crate::world;
 /// The signals by which somebody asks a program to end.
 const ENDING: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 
+/// Those that end a front without a terminal: SIGHUP is its server's.
+const ENDING_FRONTS: [Signal; 2] = [Signal::SIGTERM, Signal::SIGINT];
+
 /// Runs what follows as a host does that has these signals blocked.
 const BLOCKING: &str = "import os, signal, sys\n\
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD})\n\
@@ -90,7 +93,7 @@ fn a_host_that_blocks_sigterm_and_sigchld_has_its_server_kept() {
 
 #[test]
 fn a_host_sees_that_its_front_has_died_of_the_signal() {
-    for ending in ENDING {
+    for ending in ENDING_FRONTS {
         let world = keeping("");
         let _daemon = world.daemon();
         let mut client = connect(&world, &tiny(&world));
@@ -132,7 +135,7 @@ fn a_signal_that_comes_before_the_first_line_ends_a_front() {
     let patient = [("MCP_SESSIOND_WRAP_FIRST_LINE_WAIT_MS", "600000")];
     for command in [wrapped(&world, &tiny(&world)), all(&world, &[])] {
         for command in [command.clone(), blocking(&command)] {
-            for ending in ENDING {
+            for ending in ENDING_FRONTS {
                 let mut front = world.front_with(&command, &patient);
                 listens(&front);
                 front.signal(ending);
@@ -221,4 +224,29 @@ fn below_nohup_a_server_that_is_run_as_it_is_and_a_front_with_several_ignore_sig
     client.pipe.signal(Signal::SIGHUP);
     client.ping();
     assert!(ignores_sighup(client.pipe.pid()));
+}
+
+/// A write beyond the limit of a file's size ends neither front nor keeper; the server has what its host
+/// had set.
+#[test]
+fn the_limit_of_a_files_size_is_the_servers_alone() {
+    for (trap, is_ignored) in [("", false), ("trap '' XFSZ; ", true)] {
+        let world = keeping("");
+        let _daemon = world.daemon();
+        let limit = bit(Signal::SIGXFSZ);
+        let script = format!("{trap}exec \"$0\" \"$@\"");
+        let host = ["sh", "-c", &script].map(String::from);
+        let file = world.root().join("heard").display().to_string();
+        let server = [env!("CARGO_BIN_EXE_ending-server"), &file, "0"].map(String::from);
+        let command = [&host[..], &wrapped(&world, &server)].concat();
+        let mut client = Client::connected(world.front(&command));
+        client.ping();
+        let backend = world.backend();
+        for pid in [client.pipe.pid(), backend.keeper] {
+            let survives = set("SigCgt", pid) | set("SigIgn", pid);
+            assert_eq!(survives & limit, limit, "{trap}");
+        }
+        let ignores = set("SigIgn", backend.pid()) & limit == limit;
+        assert_eq!(ignores, is_ignored, "{trap}");
+    }
 }

@@ -74,6 +74,10 @@ impl Open {
     }
 
     /// Whether the host waits for nothing.
+    pub(super) fn waiting(&self) -> usize {
+        self.calls.len() + usize::from(self.unanswered().is_some())
+    }
+
     pub(super) fn is_settled(&self) -> bool {
         self.calls.is_empty() && self.unanswered().is_none()
     }

@@ -29,7 +29,7 @@ use crate::server::keeper_connector::{KeeperConnector, SessionCalls};
 use crate::server::remote::{ResumeStore, StoreUsers};
 use crate::server::shared::connector::SharedConnector;
 use crate::server::shared::{Looking, Shared};
-use crate::signals::{GivenMask, leaving_now};
+use crate::signals::{GivenMask, Leaving, leaving_now};
 use crate::stderr::{NamedStderr, Stderr};
 
 /// What all backends of a front have in common.
@@ -40,8 +40,9 @@ pub(crate) struct BundleContext {
     pub(crate) mask: GivenMask,
     pub(crate) settings: FrontSettings,
     pub(crate) stderr: Stderr,
-    /// Whether the host has closed its end: what is under way is still answered.
-    pub(crate) leaving: watch::Receiver<bool>,
+    /// Whether the host has closed its end, where what is under way is still answered, and whether
+    /// nobody waits for it any more.
+    pub(crate) leaving: watch::Receiver<Leaving>,
     /// The lease on the session, where there is one.
     pub(crate) lease: Option<LeaseRef>,
     /// Who uses what is kept of servers that run elsewhere.
@@ -325,7 +326,7 @@ fn opened(
         let hello = Hello::default();
         let unwanted = async {
             give.closed().await;
-            if *common.leaving.borrow() {
+            if *common.leaving.borrow() > Leaving::No {
                 std::future::pending::<()>().await;
             }
         };
@@ -361,7 +362,7 @@ impl Drop for OpenGuard {
             return;
         };
         match connected {
-            Connected::Keeper(attachment) if *self.common.leaving.borrow() => {
+            Connected::Keeper(attachment) if *self.common.leaving.borrow() > Leaving::No => {
                 attachment.sender.leave(leaving_now());
             }
             _ => drop(tokio::spawn(self.session.clone().stop())),

@@ -84,6 +84,9 @@ impl Keeper {
     /// Whether the host's rule forbids that this process has the backend as another one has left
     /// it. What that one has sent, its last words included, is read before.
     async fn forbids(&mut self, process: ProcessId) -> bool {
+        if self.ends_with_front_now() {
+            return true;
+        }
         let former = self.last.1.filter(|former| *former != process);
         if former.is_none() || self.rule.resume == Resume::Always {
             return false;
@@ -109,11 +112,23 @@ impl Keeper {
     pub(super) fn handle_frame(&mut self, said: Frame) {
         let now = self.now();
         if said.kind != Kind::Line {
+            let is_signal = said.number > 0;
+            match said.kind {
+                Kind::Signal => return self.signal_backend(said.number),
+                Kind::End => return self.end_with_front(),
+                _ => {}
+            }
             let front = self.front.as_mut();
             if !front.is_some_and(|front| front.note(&said)) {
-                self.detach();
+                return self.detach();
             }
-            return;
+            return match said.kind {
+                Kind::Leave if is_signal && self.ends_with_front_now() => {
+                    self.signal_backend(said.number);
+                }
+                Kind::Leave if is_signal => self.end_with_front(),
+                _ => {}
+            };
         }
         match said.body {
             Line::Whole(line) => self.relay.from_front(line, now),
@@ -201,7 +216,11 @@ impl Keeper {
         let found = self.backend.as_ref().filter(|_| attached.resumed);
         let age = found.map_or(Duration::ZERO, |backend| backend.started.elapsed());
         let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-        let attached = Attached { age_ms, ..attached };
+        let attached = Attached {
+            age_ms,
+            ends_with_front: Some(self.ends_at_leave()),
+            ..attached
+        };
         // Where no front has come yet, the words of a server that has ended say why.
         let is_new_to_it = self.backend.is_some() || self.last.1.is_none();
         let forwards_stderr = !attached.resumed && is_new_to_it;
@@ -238,17 +257,25 @@ impl Keeper {
         front.note_rest();
         let unconfirmed = front.unconfirmed();
         self.relay.ends_told(front.ends_told());
-        self.signalled = front.is_signalled();
+        self.signal = front.ending_signal();
         // Where its `initialize` had no answer, no conversation has begun that could be closed.
         self.closed = front.leaves_since().filter(|_| self.relay.has_conversed());
         let orderly = self.closed.is_some();
         self.relay.detach(unconfirmed, orderly, self.now());
         self.since = Instant::now();
+        if self.left_told.is_none() || !self.ends_with_front_now() {
+            self.tell_left(front.epoch);
+        }
+        self.report_counts();
+    }
+
+    /// Tells the daemon how the front has left that had this epoch.
+    pub(super) fn tell_left(&mut self, epoch: Epoch) {
         let request = LeftRequest {
             session: self.context.session.clone(),
             keeper: self.context.keeper,
-            epoch: front.epoch,
-            orderly,
+            epoch,
+            orderly: self.closed.is_some(),
             at_ms: self.closed.unwrap_or(0),
             used: self.relay.is_used(),
         };
@@ -258,7 +285,6 @@ impl Keeper {
             let request = request.clone();
             async move { connection.front_left(context, request).await }
         }));
-        self.report_counts();
     }
 
     /// Tells the daemon how many messages were lost and parked, unless it knows. An older daemon

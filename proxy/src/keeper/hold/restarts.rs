@@ -11,7 +11,7 @@ use mcp_sessiond_proto::facts::{LearnRequest, Learned};
 use mcp_sessiond_proto::{Error, Loss};
 use signal_hook_tokio::Signals;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::{End, Keeper, LAST_LINES_WAIT};
 use crate::keeper::backend::Backend;
@@ -21,10 +21,20 @@ use crate::lines::{Line, PendingLine};
 
 impl Keeper {
     pub(super) fn backend_ended(&mut self, why: &str) {
-        let now = self.now();
-        let Some(mut backend) = self.backend.take() else {
+        let Some(backend) = self.take_last_output() else {
             return;
         };
+        let now = self.now();
+        self.relay
+            .backend_exited(why, self.ring.error_line().as_deref(), now);
+        // Kill the processes that it has left behind.
+        self.take_down(backend, StopMode::Terminate);
+    }
+
+    /// The backend has exited: its last output goes where the output before went.
+    pub(super) fn take_last_output(&mut self) -> Option<Backend> {
+        let now = self.now();
+        let mut backend = self.backend.take()?;
         let (lines, rest) = backend.remaining_lines();
         for line in lines {
             match line {
@@ -42,10 +52,7 @@ impl Keeper {
             self.push_stderr(&last_words);
         }
         self.pending_line = PendingLine::default();
-        self.relay
-            .backend_exited(why, self.ring.error_line().as_deref(), now);
-        // Kill the processes that it has left behind.
-        self.take_down(backend, StopMode::Terminate);
+        Some(backend)
     }
 
     /// The last output of a backend, without a newline at its end.
@@ -88,12 +95,10 @@ impl Keeper {
 
     /// The way in which hosts end a server.
     pub(super) fn graceful(&self) -> StopMode {
-        StopMode::Graceful {
-            within: self.stop_wait(),
-        }
+        StopMode::Graceful { signal: None }
     }
 
-    fn stop_wait(&self) -> Duration {
+    pub(super) fn stop_wait(&self) -> Duration {
         Duration::from_millis(self.kept.stop_wait_ms)
     }
 
@@ -160,8 +165,10 @@ impl Keeper {
         let (control, counts) = (self.control.clone(), self.counts_report());
         let (session, keeper) = (self.context.session.clone(), self.context.keeper);
         let loss = match why {
-            End::Lingered if self.closed.is_some() => Some(Loss::Abandoned),
-            End::Lingered => Some(Loss::Lingered),
+            End::Lingered if self.closed.is_some() => Some(Some(Loss::Abandoned)),
+            End::Lingered => Some(Some(Loss::Lingered)),
+            // Its host has ended it: nothing is lost.
+            End::FrontLeft => Some(None),
             End::Signal | End::HostGone | End::SocketGone => None,
         };
         async move {
@@ -170,7 +177,7 @@ impl Keeper {
             let request = EndingRequest {
                 session,
                 keeper,
-                why: Some(why),
+                why,
             };
             let told = control.call(|connection, context| {
                 let request = request.clone();
@@ -218,39 +225,25 @@ impl Keeper {
 
     /// Begins the keeper's end. A connected host still gets the answers that come in time.
     pub(super) fn begin_end(&mut self, why: End) {
-        let since = self.ending.map_or_else(Instant::now, |(_, since)| since);
         if self.ending.is_none() {
             let now = self.now();
             self.relay.wind_down(now);
         }
-        self.ending = Some((why, since));
-    }
-
-    /// How the backend is ended with the keeper: as a host would end it; at once if the keeper was
-    /// told to end and has no front.
-    fn final_stop_mode(&self, why: End) -> StopMode {
-        let waited = self
-            .ending
-            .map_or(Duration::ZERO, |(_, since)| since.elapsed());
-        match self.stop_wait().checked_sub(waited) {
-            // A host that has ended its servers by signals and is gone: the next one may need the lock
-            // that this server holds.
-            _ if why == End::HostGone && self.signalled && self.front.is_none() => {
-                StopMode::Terminate
-            }
-            Some(within) if why != End::Signal || !self.is_alone() => StopMode::Graceful { within },
-            _ => StopMode::Terminate,
-        }
+        self.ending = Some(why);
     }
 
     /// Tells the front, and takes the backend down.
     pub(super) async fn end(mut self, why: End, signals: &mut Signals) {
         let now = self.now();
-        let stop_mode = self.final_stop_mode(why);
+        // As its host has ended the last front, if that is gone.
+        let signal = self.signal.filter(|_| self.front.is_none());
         // At the same time as the rest: a daemon that does not answer must not delay the end of the
         // backend.
         let telling = tokio::spawn(timeout(LAST_LINES_WAIT, self.final_report(why)));
-        self.log_line(&format!("the server is stopped: {}", why.sentence()));
+        // What its host has done is no news to it.
+        if why != End::FrontLeft {
+            self.log_line(&format!("the server is stopped: {}", why.sentence()));
+        }
         self.relay.stopping("stopped", now);
         // The connection of a front of a service stays until the backend is gone, so that the front
         // knows when that is.
@@ -281,7 +274,7 @@ impl Keeper {
             self.detach();
         }
         let left_told = self.left_told.take();
-        self.retire(stop_mode);
+        self.retire(StopMode::Graceful { signal });
         let (children, mut retiring) = (&self.children, self.retiring);
         let down = async {
             while retiring.join_next().await.is_some() {}

@@ -18,6 +18,7 @@ use mcp_sessiond_proto::{Json, StateKey};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
+use crate::signals::Leaving;
 use crate::stderr::Stderr;
 
 /// How long to wait for the daemon: as long as a host waits for us.
@@ -45,7 +46,7 @@ pub struct ResumeStore {
     user: u64,
     newest: Arc<AtomicU64>,
     /// Whether the host has closed its end. The session is the next front's then.
-    leaving: watch::Receiver<bool>,
+    leaving: watch::Receiver<Leaving>,
 }
 
 /// Who uses the stores of a session last, by the server's name. An edited entry is another server
@@ -81,7 +82,7 @@ impl ResumeStore {
         lease: Option<&LeaseRef>,
         name: &str,
         stderr: Stderr,
-        leaving: watch::Receiver<bool>,
+        leaving: watch::Receiver<Leaving>,
     ) -> Self {
         let print = move |what: &dyn Display| stderr.print(what);
         let Some(LeaseRef { session, epoch }) = lease else {
@@ -130,7 +131,7 @@ impl ResumeStore {
 
     /// One that keeps nothing, of the server of this name.
     pub fn empty(name: &str, print: impl Fn(&dyn Display) + Send + Sync + 'static) -> Self {
-        let (_, leaving) = watch::channel(false);
+        let (_, leaving) = watch::channel(Leaving::No);
         let stderr = Arc::new(print);
         Self {
             state: None,
@@ -212,7 +213,7 @@ impl ResumeStore {
             .filter_map(|(key, value)| state.one(&key, value))
             .collect();
         for writes in writes.chunks(STATE_KEYS_MAX) {
-            if *self.leaving.borrow() || self.is_superseded() {
+            if *self.leaving.borrow() > Leaving::No || self.is_superseded() {
                 return Ok(());
             }
             let request = WriteStateRequest {

@@ -1,0 +1,66 @@
+//! Programs as hosts run them, and messages as hosts write them: what works directly works wrapped.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+
+use mcp_sessiond_tests::{Client, World};
+
+use super::{keeping, root, tiny, wrapped};
+
+/// A script without `#!`, which counts.
+fn script(world: &World) -> Vec<String> {
+    let words: Vec<String> = tiny(world).iter().map(|word| format!("'{word}'")).collect();
+    let path = format!("{}/script", root(world));
+    fs::write(
+        &path,
+        format!("test \"$1\" = one && exec {}\n", words.join(" ")),
+    )
+    .expect("written");
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("changed");
+    vec![path, "one".to_owned()]
+}
+
+#[test]
+fn a_script_that_names_no_interpreter_is_run_by_the_shell() {
+    for options in [&[][..], &["--no-start"]] {
+        let world = keeping("");
+        let _daemon = options.is_empty().then(|| world.daemon());
+        let command = world.wrapping(options, &script(&world));
+        let mut client = Client::connected(world.front(&command));
+        assert_eq!(client.count(), 1, "{options:?}");
+    }
+}
+
+/// As a shell does for `<(…)`. What no argument names is closed.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_descriptor_that_an_argument_names_is_passed_on() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let at = |name: &str| format!("{}/{name}", root(&world));
+    fs::write(at("given"), "from the host").expect("written");
+    let reading = format!("cat \"$0\" > '{}'; exec \"$@\"", at("read"));
+    let server = ["sh", "-c", &reading, "/dev/fd/7"].map(String::from);
+    let server = [&server[..], &tiny(&world)].concat();
+    let opening = format!("exec 7<'{0}' 8<'{0}' \"$0\" \"$@\"", at("given"));
+    let host = ["sh", "-c", &opening].map(String::from);
+    let command = [&host[..], &wrapped(&world, &server)].concat();
+    let mut client = Client::connected(world.front(&command));
+    assert_eq!(client.count(), 1);
+    let read = fs::read_to_string(at("read"));
+    assert_eq!(read.expect("the server has read it"), "from the host");
+    let of_server =
+        |number: u32| fs::read_link(format!("/proc/{}/fd/{number}", world.backend().pid()));
+    assert!(of_server(7).is_ok() && of_server(8).is_err());
+}
+
+#[test]
+fn a_message_without_a_newline_behind_it_is_told() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let mut front = world.front(&wrapped(&world, &tiny(&world)));
+    front.send(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+    front.errors.wait("without a newline behind it");
+    front.send(b"\n");
+    assert!(front.line().is_some(), "it is answered all the same");
+}
