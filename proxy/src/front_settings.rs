@@ -23,6 +23,8 @@ pub struct FrontSettings {
     pub stop_wait: Duration,
     /// Where it tells of losses.
     pub tell: Tell,
+    /// Whether it waits for a server with a name that another host has.
+    pub waits_for_name: bool,
 }
 
 impl Default for FrontSettings {
@@ -32,6 +34,7 @@ impl Default for FrontSettings {
             keeper_wait: Duration::from_secs(2),
             stop_wait: Duration::from_secs(2),
             tell: Tell::Log,
+            waits_for_name: false,
         }
     }
 }
