@@ -17,6 +17,7 @@ pub(crate) fn front_settings(config: &Config) -> FrontSettings {
             config::Tell::Log => Tell::Log,
             config::Tell::Error => Tell::Error,
         },
+        waits_for_name: false,
     }
 }
 

@@ -10,9 +10,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use mcp_sessiond_daemon::config::host_title;
 use mcp_sessiond_process::signals::not_ignored;
-use mcp_sessiond_process::{PinnedProcess, Table, command_line, find_host, name_of};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use signal_hook_tokio::Signals;
@@ -50,7 +48,7 @@ const FOR_HOSTS: [&str; 3] = [
 ];
 
 /// What a front answers where another one has the server with this name.
-const TAKEN: &str = " is in use by process ";
+const TAKEN: &str = " is in use by ";
 
 /// Passes on the lines that a front and its server write to standard error.
 async fn pass_on(errors: ChildStderr) {
@@ -60,20 +58,6 @@ async fn pass_on(errors: ChildStderr) {
             let _ = writeln!(std::io::stderr(), "{}", printable(&line));
         }
     }
-}
-
-/// Who has a server, by the pid of its wrapper: the wrapper's host, where it can be found.
-fn holder(wrapper: &str) -> String {
-    let of_wrapper = || {
-        let wrapper = PinnedProcess::open(wrapper.parse().ok()?).ok()?;
-        let host = find_host(&wrapper, &Table::default()).host.ok()?;
-        let line = command_line(&host).ok();
-        let title = line.as_ref().and_then(host_title);
-        let pid = host.id().pid;
-        let name = title.map_or_else(|| name_of(pid), str::to_owned);
-        Some(format!("{name} (pid {pid})"))
-    };
-    of_wrapper().unwrap_or_else(|| format!("process {wrapper}"))
 }
 
 /// Why there is no answer: the exit code, and a sentence. None: the user has ended it, and knows.
@@ -170,10 +154,9 @@ impl McpClient {
                     .filter(|_| error["code"] == CONNECTION_CLOSED);
                 let failure = match taken {
                     Some((_, rest)) => {
-                        let wrapper = rest.split(|c: char| !c.is_ascii_digit()).next();
-                        let holder = holder(wrapper.unwrap_or_default());
+                        let holder = rest.split(';').next().unwrap_or_default();
                         let sentence = format!(
-                            "{} is in use by {holder}, and this call was not sent; try again when {holder} has closed it",
+                            "{} is in use by {holder}, and this call was not sent; it is free when that host closes it",
                             client.name
                         );
                         CallFailure::new(TEMPORARY, sentence)

@@ -309,6 +309,18 @@ pub struct Named {
     /// afresh.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub take: bool,
+    /// Where another process has the session under the same command, a session of the claimer's own
+    /// host is claimed in its place. Else the claim is refused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own: bool,
+}
+
+impl Named {
+    /// What a server is called that a host has beside the one of this name. None: that is too long.
+    #[must_use]
+    pub fn own_name(&self) -> Option<Label> {
+        format!("{} (own)", self.name.as_str()).parse().ok()
+    }
 }
 
 /// The claim of a session, for the process that sends it or for one of its ancestors.
@@ -404,6 +416,10 @@ pub struct Claimed {
     /// with `confirms_loss` it is told until it was confirmed, to any other one once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<LossRecord>,
+    /// The session is one of the claimer's own host, since the name that was claimed is in use, or was:
+    /// a sentence that says by whom.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<String>,
     /// What became of the token.
     pub token_status: TokenStatus,
     /// The token, where `token_status` is `present`.

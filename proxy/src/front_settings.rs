@@ -25,6 +25,8 @@ pub struct FrontSettings {
     pub stop_wait: Duration,
     /// Where it tells of losses.
     pub tell: Tell,
+    /// Whether it waits for a server with a name that another host has.
+    pub waits_for_name: bool,
 }
 
 impl Default for FrontSettings {
@@ -35,6 +37,7 @@ impl Default for FrontSettings {
             input_end_wait: Duration::from_secs(600),
             stop_wait: Duration::from_secs(2),
             tell: Tell::Log,
+            waits_for_name: false,
         }
     }
 }

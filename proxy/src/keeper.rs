@@ -190,7 +190,13 @@ async fn start(args: Errand, mask: GivenMask, spare: Spare) -> Result<(), Report
         keeper,
         why: None,
     };
-    let started = Keeper::start(context, epoch, kept, quiet, program.clone(), mask, wait);
+    // A front that has given up runs the server without a keeper by now.
+    let is_awaited = launch::is_awaited();
+    let started = if is_awaited {
+        Keeper::start(context, epoch, kept, quiet, program.clone(), mask, wait)
+    } else {
+        Err(io::ErrorKind::TimedOut.into())
+    };
     let holder = match started {
         Ok(holder) => holder,
         Err(error) => {
@@ -201,6 +207,9 @@ async fn start(args: Errand, mask: GivenMask, spare: Spare) -> Result<(), Report
                 async move { connection.backend_ending(context, request).await }
             });
             drop(tokio::time::timeout(TOLD_WAIT, told).await);
+            if !is_awaited {
+                return Err(failed(&"whoever has started it waits for it no more"));
+            }
             let (code, sentence) = program.not_run(&error);
             return Err(Report::NoProgram { code, sentence });
         }
@@ -292,6 +301,7 @@ async fn claim_shared(control: &Control, key: &str, program: &Program) -> Result
             name,
             command: key.to_owned(),
             take: false,
+            own: false,
         }),
         program: Some(program.display_name()),
         confirms_loss: true,

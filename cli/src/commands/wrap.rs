@@ -15,6 +15,7 @@ use mcp_sessiond_proxy::front::bundle::{Filter, Glob};
 use mcp_sessiond_proxy::front::failed_start::{FailedStart, Next, StartError};
 use mcp_sessiond_proxy::front::lazy;
 use mcp_sessiond_proxy::front::shared;
+use mcp_sessiond_proxy::front_settings::FrontSettings;
 use mcp_sessiond_proxy::program::Program;
 
 use crate::claim_args::ClaimArgs;
@@ -30,7 +31,7 @@ the state in which it was left, when the host reconnects, when this process is k
 ends with its host; half a minute after the host has closed it (`backends.closed_linger_ms`); or when no host has used it for ten minutes (`backends.linger_ms`).
 
 With `--name` the server belongs to you: it is still there when the host was restarted, and any host that comes with the same \
-name and command finds it, one at a time. It ends by `mcp-sessiond stop NAME`, or when no host has used it for eight hours \
+name and command finds it, one at a time. A host that comes while another one has it gets a server of its own until it exits. It ends by `mcp-sessiond stop NAME`, or when no host has used it for eight hours \
 (`backends.named_linger_ms`).
 
 `@NAME` instead of the command runs the server NAME of `~/.config/mcp-sessiond/servers.json`. That file has the format of hosts' files \
@@ -75,10 +76,16 @@ pub(crate) struct Arguments {
     /// after a restart
     #[arg(long, value_name = "NAME", conflicts_with_all = ["label", "entry", "siblings"])]
     name: Option<Label>,
-    /// Take the server of that name from the process that has it; if another command line has
+    /// Take the server of that name from the host that has it; if another command line has
     /// started it, end it
     #[arg(long, requires = "name")]
     take: bool,
+    /// Wait for the server of that name while another host has it: calls wait, too
+    #[arg(long, requires = "name", conflicts_with = "take")]
+    wait: bool,
+    /// Refuse calls while another host has the server of that name, as where the name is a lock
+    #[arg(long, requires = "name", conflicts_with_all = ["take", "wait"])]
+    exclusive: bool,
     /// Start the server at its first call: until then answer for it with what it said last
     #[arg(long, conflicts_with = "name")]
     lazy: bool,
@@ -217,6 +224,7 @@ fn attempt(arguments: &Arguments) -> Result<ExitCode, StartError> {
         name,
         command: program.digest(),
         take: arguments.take,
+        own: !arguments.wait && !arguments.exclusive,
     });
     let claim = ClaimRequest {
         resume: arguments.resume,
@@ -228,7 +236,10 @@ fn attempt(arguments: &Arguments) -> Result<ExitCode, StartError> {
     } else {
         front::run
     };
-    let settings = front_settings(&load_or_default());
+    let settings = FrontSettings {
+        waits_for_name: arguments.wait,
+        ..front_settings(&load_or_default())
+    };
     Ok(run(options(), claim, &program, settings))
 }
 

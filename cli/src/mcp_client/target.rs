@@ -12,6 +12,9 @@ use crate::inventory::{Inventory, Server};
 use crate::servers::{Entry, Kind, Servers};
 use crate::ui::output::warn;
 
+/// A call means the server that has the name, and not another one of its own.
+const NAMED: [&str; 2] = ["--exclusive", "--name"];
+
 /// How a server is reached: by the words behind `mcp-sessiond wrap`.
 #[derive(Debug)]
 pub(crate) struct Target {
@@ -46,7 +49,8 @@ impl Target {
         if let Some(server) = inventory.servers.iter().find(is_named)
             && !what.starts_with(OWN_PREFIX)
         {
-            let mut words: Vec<OsString> = vec!["--name".into(), what.into(), "--".into()];
+            let mut words: Vec<OsString> = NAMED.map(OsString::from).into();
+            words.extend([what.into(), "--".into()]);
             words.extend(server.command.iter().map(OsString::from));
             return Ok(Self::wrap(what, words));
         }
@@ -75,10 +79,9 @@ impl Target {
                 "{at_name} runs in a session of your own, apart from every host's; it ends ten minutes after the last call (`backends.linger_ms`)"
             ));
         }
-        Self::wrap(
-            what,
-            vec!["--name".into(), at_name.clone().into(), at_name.into()],
-        )
+        let mut words: Vec<OsString> = NAMED.map(OsString::from).into();
+        words.extend([at_name.clone().into(), at_name.into()]);
+        Self::wrap(what, words)
     }
 
     fn wrap(name: &str, words: Vec<OsString>) -> Self {

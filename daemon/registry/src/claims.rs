@@ -1,8 +1,8 @@
 //! Claims: which session an instance gets, and who waits for whom.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::collections::btree_map::Entry;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -64,6 +64,17 @@ pub struct Claim {
     pub confirms_loss: bool,
     /// Which session it wants.
     pub wants: Wants,
+    /// Where it asks for a session by its name: what it asks for instead, where that name is in use.
+    pub own: Option<Box<OwnClaim>>,
+}
+
+/// What a claim by a name comes to where the name is in use: the claim of a server of its own host's.
+#[derive(Debug, Clone)]
+pub struct OwnClaim {
+    /// What was read of the process.
+    pub claimant: Claimant,
+    /// The claim, under the same ticket.
+    pub claim: Claim,
 }
 
 /// Which session a claim wants.
@@ -124,9 +135,10 @@ impl Registry {
     /// Every exit that is known must have been told before.
     pub fn claim(&mut self, claim: Claim, now: Millis) {
         self.at(now);
-        if let Entry::Vacant(place) = self.owners.entry(claim.host) {
-            place.insert(Owner::new(claim.host_name.clone(), claim.host_rule));
-            self.save_owner(claim.host);
+        self.take_in_host(&claim);
+        if let Some(own) = &claim.own {
+            // It may exit while the claim waits, and has held the name once it gets it.
+            self.take_in_host(&own.claim);
         }
         if claim.expires <= self.now {
             self.effects
@@ -190,6 +202,13 @@ impl Registry {
         }
     }
 
+    fn take_in_host(&mut self, claim: &Claim) {
+        if let Entry::Vacant(place) = self.owners.entry(claim.host) {
+            place.insert(Owner::new(claim.host_name.clone(), claim.host_rule));
+            self.save_owner(claim.host);
+        }
+    }
+
     /// Time has passed: claims that waited long enough get a fresh session. Every exit that is
     /// known must have been told before.
     pub fn passed(&mut self, now: Millis) {
@@ -223,7 +242,10 @@ impl Registry {
         let refusal = Error::NoVerifiedHost {
             sentence: "The host has exited".into(),
         };
-        self.refuse_waiting(|claim| claim.host == host, &refusal);
+        let is_its = |claim: &Claim| {
+            claim.host == host || claim.own.as_ref().is_some_and(|own| own.claim.host == host)
+        };
+        self.refuse_waiting(is_its, &refusal);
     }
 
     fn refuse_waiting(&mut self, which: impl Fn(&Claim) -> bool, refusal: &Error) {
@@ -294,6 +316,7 @@ impl Registry {
                 choice => {
                     let Waiting { claim, key } = self.waiting.remove(at);
                     self.apply(&claim, key, choice, None);
+                    self.note_name(&claim, key);
                     // It may be what an earlier claim of the same process was waiting for.
                     at = 0;
                 }
@@ -386,7 +409,7 @@ impl Registry {
     /// The holder did not go in time, so it is no predecessor but a sibling.
     fn give_up(&mut self, claim: &Claim, key: Key) {
         if let Wants::Users { .. } = claim.wants {
-            return self.refuse_name(claim, key);
+            return self.own_or_refuse(claim, key);
         }
         self.apply(claim, key, Choice::Open(Outcome::FreshHeld), None);
         self.reconsider(claim.host, key);
@@ -603,7 +626,7 @@ impl Registry {
     }
 
     /// Opens a session for a claim that asks for nothing that was before.
-    fn open_unasked(&mut self, claim: &Claim, outcome: Outcome) {
+    pub(super) fn open_unasked(&mut self, claim: &Claim, outcome: Outcome) {
         self.open(claim, outcome, Self::told_of_members);
     }
 
@@ -682,99 +705,5 @@ impl Registry {
         self.insert(session);
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
         self.note_siblings(&id);
-    }
-}
-
-impl Registry {
-    /// A claim of a session by its name.
-    pub(super) fn claim_of_users(&mut self, claim: Claim) {
-        let Wants::Users { take, fresh } = claim.wants else {
-            return;
-        };
-        let Some(key) = claim.key else { return };
-        let found = self.of_name(key).map(|session| {
-            (
-                session.id.clone(),
-                session.holder,
-                session.program_dir == claim.program_dir,
-            )
-        });
-        match found {
-            Some((id, holder, is_same)) if fresh || !is_same => {
-                let is_ours = holder.is_none_or(|holder| holder == claim.process);
-                if take || (is_same && is_ours) {
-                    self.end_session(&id);
-                    self.forget_losses(claim.host, key);
-                    self.open_unasked(&claim, Outcome::FreshFirst);
-                } else {
-                    self.refuse_name(&claim, key);
-                }
-            }
-            Some((id, Some(holder), _)) if take && holder != claim.process => {
-                self.resume(&claim, &id, key);
-            }
-            _ => match self.choose_users(&claim, key) {
-                Choice::Wait if self.now < claim.deadline => self.wait(claim, key),
-                Choice::Wait => self.refuse_name(&claim, key),
-                choice => self.apply(&claim, key, choice, None),
-            },
-        }
-        self.drop_idle_user();
-    }
-
-    pub(super) fn choose_users(&self, claim: &Claim, key: Key) -> Choice {
-        let Some(session) = self.of_name(key) else {
-            return Choice::Open(Outcome::FreshFirst);
-        };
-        match session.holder {
-            // Another command has the name meanwhile: it is refused when it has waited.
-            _ if session.program_dir != claim.program_dir => Choice::Wait,
-            None => Choice::Resume(session.id.clone()),
-            Some(holder) if holder == claim.process => Choice::Keep(session.id.clone()),
-            Some(_) => Choice::Wait,
-        }
-    }
-
-    /// Says who has the name.
-    pub(super) fn refuse_name(&mut self, claim: &Claim, key: Key) {
-        let name = claim
-            .description
-            .label
-            .as_ref()
-            .map_or("?", |name| name.as_str());
-        let sentence = match self.of_name(key) {
-            Some(session) if session.program_dir != claim.program_dir => format!(
-                "the name `{name}` belongs to `{}`, which was started with another command line than this `{}`; choose another name, or use `--take` to end it",
-                session.program, claim.program
-            ),
-            Some(session) => format!(
-                "the server named `{name}` is in use by process {}; it is free when that process exits; `--take` takes it over now",
-                session.holder.map_or(0, |holder| holder.pid)
-            ),
-            None => format!("the server named `{name}` has just ended; try again"),
-        };
-        self.effects.push(Effect::Answer(
-            claim.ticket,
-            Err(Error::NameTaken { sentence }),
-        ));
-    }
-
-    /// The user owns something as long as there is a session with a name: nobody would tell of an
-    /// end.
-    pub(super) fn drop_idle_user(&mut self) {
-        let is_idle = self
-            .owners
-            .get(&ProcessId::USER)
-            .is_some_and(|user| user.sessions.is_empty());
-        let waits = self.waiting_for(ProcessId::USER);
-        if is_idle && !waits {
-            self.owners.remove(&ProcessId::USER);
-            self.effects.push(Effect::DropOwner(ProcessId::USER));
-        }
-    }
-
-    fn of_name(&self, key: Key) -> Option<&SessionRecord> {
-        let id = self.by_key.get(&(ProcessId::USER, key))?.all().next()?;
-        self.sessions.get(id)
     }
 }

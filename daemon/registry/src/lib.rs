@@ -4,7 +4,8 @@
 //! [`Effect`]s, which the engine carries out in order. So every interleaving can be tested without
 //! a process in sight.
 //!
-//! - [`claims`]: which session a claim gets, who waits for whom, and sessions with names.
+//! - [`claims`]: which session a claim gets, and who waits for whom. [`names`]: sessions that the user has
+//!   named.
 //! - [`owners`]: what was seen of each host, and what counts for its claims because of that.
 //! - [`leases`]: what may be done under a lease: the epoch is checked in the step of the change.
 //! - [`keepers`]: which keeper holds a session's backend, and which has to end. [`services`]: the
@@ -37,6 +38,7 @@ mod ledger;
 mod losses;
 #[cfg(test)]
 mod model;
+mod names;
 mod owners;
 mod records;
 mod services;
@@ -48,9 +50,10 @@ mod unreachable;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-pub use claims::{Claim, Wants};
+pub use claims::{Claim, OwnClaim, Wants};
 pub use effects::{Effect, Lease, Ticket};
 pub use ledger::Records;
+pub use names::in_use;
 pub use records::{
     CLAIMED_KEYS_MAX, Claimant, Digest, HostRule, KeeperRecord, Keepers, NO_TOKEN, OwnerRecord,
     ProgramDir, Rule, RuleSource, ServerRecord, ServiceRecord, SessionRecord, Snapshot, TokenFile,

@@ -130,6 +130,9 @@ struct Named {
     command: u8,
     take: bool,
     fresh: bool,
+    /// Whether it gets a server of its host's own where the name is in use, and what the host's rule
+    /// says then.
+    own: Option<Resume>,
     wait: u64,
 }
 
@@ -412,23 +415,29 @@ impl ReferenceStateMachine for Cast {
                 select(instances.clone()),
                 0..2_usize,
                 select(vec![1, 1, 1, 2]),
-                flag(),
-                flag(),
+                (flag(), flag()),
+                select(vec![
+                    None,
+                    Some(Resume::Always),
+                    Some(Resume::Always),
+                    Some(Resume::Always),
+                    Some(Resume::Never),
+                ]),
                 select(vec![0, 5]),
             );
-            let named =
-                named.prop_map(
-                    |(process, name, command, take, fresh, wait)| Step::ClaimNamed {
-                        process,
-                        named: Named {
-                            name,
-                            command,
-                            take,
-                            fresh,
-                            wait,
-                        },
+            let named = named.prop_map(|(process, name, command, (take, fresh), own, wait)| {
+                Step::ClaimNamed {
+                    process,
+                    named: Named {
+                        name,
+                        command,
+                        take,
+                        fresh,
+                        own,
+                        wait,
                     },
-                );
+                }
+            });
             steps.push((4, named.boxed()));
             let mut asked = vec![None; 8];
             asked.extend(Siblings::ALL.map(Some));

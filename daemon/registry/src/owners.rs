@@ -34,6 +34,8 @@ pub(super) struct Owner {
     pub(super) losses: Vec<(Key, LossRecord)>,
     /// See [`OwnerRecord::rules`].
     pub(super) rules: BTreeMap<Key, Option<Loss>>,
+    /// See [`OwnerRecord::names`].
+    pub(super) names: BTreeSet<Key>,
     /// The number of the last token file given to one of its sessions.
     pub(super) files: u32,
 }
@@ -49,6 +51,7 @@ impl Owner {
             ambiguous: BTreeSet::new(),
             losses: Vec::new(),
             rules: BTreeMap::new(),
+            names: BTreeSet::new(),
             files: 0,
         }
     }
@@ -63,6 +66,7 @@ impl Owner {
             ambiguous,
             losses,
             rules,
+            names,
         } = record;
         (
             host,
@@ -72,6 +76,7 @@ impl Owner {
                 ambiguous,
                 losses,
                 rules,
+                names,
                 ..Self::new(name, host_rule)
             },
         )
@@ -87,6 +92,7 @@ impl Owner {
             ambiguous: self.ambiguous.clone(),
             losses: self.losses.clone(),
             rules: self.rules.clone(),
+            names: self.names.clone(),
         }
     }
 }

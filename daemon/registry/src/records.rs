@@ -43,6 +43,9 @@ pub struct OwnerRecord {
     /// The keys whose used server has ended because of the host's rule: which rule the next claim
     /// is told, or None where it was told.
     pub rules: BTreeMap<Key, Option<Loss>>,
+    /// The names of sessions, by their keys, that instances of the host have held: a server of the
+    /// host's own beside one of these ends with its front.
+    pub names: BTreeSet<Key>,
 }
 
 /// What is known of a host about a resume of its wrapped servers.

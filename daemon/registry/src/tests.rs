@@ -87,6 +87,7 @@ impl Bench {
             opened_ms: 0,
             confirms_loss: false,
             wants: Wants::Keyed,
+            own: None,
         }
     }
 

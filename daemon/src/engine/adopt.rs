@@ -110,6 +110,7 @@ impl RecordCopy {
             ambiguous: BTreeSet::new(),
             losses: Vec::new(),
             rules: BTreeMap::new(),
+            names: BTreeSet::new(),
         };
         let session = SessionRecord {
             id: self.session,

@@ -1,4 +1,7 @@
-//! A claim, from the peer that sends it to the token in its hands.
+//! A claim, from the peer that sends it to the token in its hands. [`names`]: one by a name of the
+//! user's.
+
+mod names;
 
 use mcp_sessiond_proto::time::now_ms;
 
@@ -15,11 +18,13 @@ use mcp_sessiond_registry::{
     Claim, Claimant, HostRule, Lease, Registry, Rule, RuleSource, SessionRecord, Wants,
 };
 
+use self::names::{command_of, own_description};
 use super::{Answer, Engine, Settings, State, in_doubt};
 use crate::counters::count;
 use crate::tokens::{self, Corruption, Found};
 
 /// An instance whose host was verified.
+#[derive(Clone)]
 pub(super) struct Verified {
     pub(super) host: PinnedProcess,
     host_name: String,
@@ -123,7 +128,10 @@ impl Engine {
         let is_once = matches!(wants, Wants::New(..));
         let instance = self.instance(peer, request.instance).await?;
         let known = self.look(|registry| registry.claimant(&instance.id()).is_some());
-        let receiver = if known || request.named.is_some() {
+        let receiver = if let Some(named) = &request.named {
+            let own = self.verified_for(named, &instance).await?;
+            self.enter(&instance, &request, wants, own)?
+        } else if known {
             self.enter(&instance, &request, wants, None)?
         } else {
             let (settings, entry) = (self.settings(), entry_of_front(&request));
@@ -136,15 +144,31 @@ impl Engine {
             self.enter(&instance, &request, wants, Some(verified?))?
         };
         let Answer { lease, kept } = receiver.await.map_err(|error| failed(&error))?;
-        let lease = lease?;
+        let lease = match (lease, &request.named) {
+            (Err(Error::NameTaken { sentence }), Some(named)) => {
+                let sentence = self.taken_sentence(named, peer, sentence).await;
+                return Err(Error::NameTaken { sentence });
+            }
+            (lease, _) => lease?,
+        };
         kept.kept()
             .await
             .map_err(|error| if is_once { in_doubt(error) } else { error })?;
-        self.hand_over(lease).await
+        let owner = self.peek(|registry| Some(registry.session(&lease.session)?.owner));
+        let mut claimed = self.hand_over(lease).await?;
+        if let Some(named) = request
+            .named
+            .as_ref()
+            .filter(|_| owner != Some(ProcessId::USER))
+        {
+            claimed.own = Some(self.own_sentence(named, peer).await);
+        }
+        Ok(claimed)
     }
 
     /// Tells the registry of the claim. What was `read` of the claimant just now counts only if
-    /// nothing is known of it yet: of two claims that a new process sends at once, both read.
+    /// nothing is known of it yet: of two claims that a new process sends at once, both read. Of a
+    /// claim by a name it says who its host is.
     fn enter(
         &self,
         instance: &PinnedProcess,
@@ -177,15 +201,31 @@ impl Engine {
         state.take_in_exits(now);
         let known = state.registry.claimant(&instance.id()).cloned();
         let first = known.is_none();
+        let named = request.named.as_ref();
+        let own_host = read
+            .as_ref()
+            .filter(|read| named.is_some() && read.host.is_alive());
+        let own_host = own_host.cloned();
+        if let (Some(read), Some(_), None) = (&read, named, &own_host) {
+            state.unwatch(&read.host.id());
+        }
+        // A process that got a server of its host's own in the place of this name's has that still.
+        let has_own = known.as_ref().is_some_and(|known| {
+            let description = named.and_then(|named| own_description(named, request));
+            let key = description.and_then(|own| known.traits.key(&own).ok());
+            key.is_some_and(|key| known.keys.contains(&key))
+        });
         let (claimant, host_name, host_rule) = match (known, read) {
-            (Some(known), _) if request.named.is_some() != (known.host == ProcessId::USER) => {
+            (Some(known), _)
+                if !has_own && request.named.is_some() != (known.host == ProcessId::USER) =>
+            {
                 let sentence =
                     "one process claims sessions by names, or as a host's server, and not both"
                         .into();
                 return Err(Error::InvalidArgument { sentence });
             }
             (Some(known), _) => (known, String::new(), None),
-            (None, _) if request.named.is_some() => {
+            (None, _) if named.is_some() => {
                 state
                     .exits
                     .add(instance.clone())
@@ -242,14 +282,9 @@ impl Engine {
             .program
             .clone()
             .unwrap_or_else(|| claimant.traits.program.clone());
-        let of_place = |directory: [u8; 32]| {
-            digest(
-                "mcp-sessiond spot",
-                &[program.as_bytes(), &directory[..]].concat(),
-            )
-        };
+        let of_place = |directory: [u8; 32]| program_dir_of(&program, directory);
         let program_dir = match &request.named {
-            Some(named) => Some(digest("mcp-sessiond command", named.command.as_bytes())),
+            Some(named) => Some(command_of(named)),
             None => claimant.traits.directory.map(of_place),
         };
         let (ticket, receiver) = state.ticket();
@@ -257,7 +292,7 @@ impl Engine {
             ticket,
             id: SessionId::mint(),
             process: instance.id(),
-            host: claimant.host,
+            host: named.map_or(claimant.host, |_| ProcessId::USER),
             host_name,
             host_rule,
             key: key.ok(),
@@ -273,6 +308,13 @@ impl Engine {
             opened_ms: now_ms(),
             confirms_loss: request.confirms_loss,
             wants,
+            own: None,
+        };
+        let own =
+            named.and_then(|named| self.own_claim(named, request, &claim, (&claimant, own_host)));
+        let claim = Claim {
+            own: own.map(Box::new),
+            ..claim
         };
         state.registry.claim(claim, now);
         self.apply(&mut state);
@@ -404,6 +446,7 @@ impl Engine {
             outcome,
             because,
             lost,
+            own: None,
             token_status: TokenStatus::Absent,
             token: None,
         };
@@ -566,32 +609,8 @@ pub(super) fn verify(
     settings: &Settings,
     entry: Option<&Label>,
 ) -> Result<Verified, Error> {
-    let Walk {
-        steps,
-        host,
-        started,
-    } = process::find_host(instance, &settings.table);
-    match host {
-        Ok(host) => {
-            let host_name = steps
-                .last()
-                .map(|step| step.name.clone())
-                .unwrap_or_default();
-            let line = process::command_line(&host).map_err(exhausted)?;
-            let gives = |name: &str| process::is_set_by(&host, instance, name).unwrap_or(false);
-            let (host_rule, rule) = settings.loaded.config.rule_of(&line, &gives);
-            let entry = entry.map(Label::as_str);
-            let traits = process::traits_of(instance, &settings.table, entry).map_err(exhausted)?;
-            Ok(Verified {
-                host,
-                host_name,
-                host_rule,
-                rule,
-                started_ms: process::latest_start_ms(started.start),
-                traits,
-            })
-        }
-        Err(HostDoubt::Exhausted(short)) => Err(exhausted(short)),
+    match find(instance, settings, entry).map_err(exhausted)? {
+        Ok(verified) => Ok(verified),
         Err(doubt) => {
             // A process that has just exited has nothing to resume: fronts exit while they give up
             // their lease.
@@ -608,6 +627,49 @@ pub(super) fn verify(
             })
         }
     }
+}
+
+/// The host of an instance, and what is known of both; or why it can't be verified.
+fn find(
+    instance: &PinnedProcess,
+    settings: &Settings,
+    entry: Option<&Label>,
+) -> Result<Result<Verified, HostDoubt>, Exhausted> {
+    let Walk {
+        steps,
+        host,
+        started,
+    } = process::find_host(instance, &settings.table);
+    let host = match host {
+        Ok(host) => host,
+        Err(HostDoubt::Exhausted(short)) => return Err(short),
+        Err(doubt) => return Ok(Err(doubt)),
+    };
+    let host_name = steps
+        .last()
+        .map(|step| step.name.clone())
+        .unwrap_or_default();
+    let line = process::command_line(&host)?;
+    let gives = |name: &str| process::is_set_by(&host, instance, name).unwrap_or(false);
+    let (host_rule, rule) = settings.loaded.config.rule_of(&line, &gives);
+    let entry = entry.map(Label::as_str);
+    let traits = process::traits_of(instance, &settings.table, entry)?;
+    Ok(Ok(Verified {
+        host,
+        host_name,
+        host_rule,
+        rule,
+        started_ms: process::latest_start_ms(started.start),
+        traits,
+    }))
+}
+
+/// Digest of the name that people know a program by, and of its directory.
+fn program_dir_of(program: &str, directory: [u8; 32]) -> [u8; 32] {
+    digest(
+        "mcp-sessiond spot",
+        &[program.as_bytes(), &directory[..]].concat(),
+    )
 }
 
 fn describe(instance: u32, walk: Walk, key: Result<Key, KeyDoubt>) -> WhoAmI {

@@ -111,7 +111,7 @@ fn records(directory: &Path) -> [Files; 2] {
     let mut ledger = Ledger::open(directory, BOOT).expect("made").ledger;
     for (host, number) in numbers() {
         let name = "host".into();
-        let (multiplexed_keys, ambiguous, losses, rules) = Default::default();
+        let (multiplexed_keys, ambiguous, losses, rules, names) = Default::default();
         ledger.record(Effect::SaveOwner(OwnerRecord {
             host,
             name,
@@ -121,6 +121,7 @@ fn records(directory: &Path) -> [Files; 2] {
             ambiguous,
             losses,
             rules,
+            names,
         }));
         let traits = Traits::unknown("server".into(), KeyDoubt::Executable);
         let claimant = Claimant {
@@ -158,6 +159,7 @@ fn claim(host: ProcessId, number: u8) -> Claim {
         opened_ms: 0,
         confirms_loss: false,
         wants: Wants::Keyed,
+        own: None,
     }
 }
 

@@ -29,7 +29,7 @@ use values::{
 use crate::writer::{begin, check, check_format};
 
 /// Grows with every change of the tables. A database of another version is discarded.
-const VERSION: i64 = 12;
+const VERSION: i64 = 13;
 
 /// Why the records of a former boot are discarded.
 pub(super) const REBOOTED: &str = "it is from before the last reboot";
@@ -49,7 +49,7 @@ const FIRST: &str = "
 
 /// The steps from each version to the next, so that an upgrade of the daemon ends no session. A new
 /// database is made in the same steps.
-const UPGRADES: [(i64, &str); 11] = [
+const UPGRADES: [(i64, &str); 12] = [
     (1, "ALTER TABLE session ADD COLUMN name TEXT; ALTER TABLE session ADD COLUMN made_by TEXT;"),
     (
         2,
@@ -121,6 +121,7 @@ const UPGRADES: [(i64, &str); 11] = [
         11,
         "ALTER TABLE claimant ADD COLUMN started_ms INTEGER; ALTER TABLE session ADD COLUMN closed_ms INTEGER;",
     ),
+    (12, "ALTER TABLE owner ADD COLUMN names BLOB NOT NULL DEFAULT x'';"),
 ];
 
 /// What the database held.
@@ -245,13 +246,14 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
             ambiguous,
             losses,
             rules,
+            names,
         }) => {
             let losses: Vec<u8> = losses.iter().flat_map(record_bytes).collect();
             let rules: Vec<u8> = rules.iter().flat_map(|(key, rule)| rule_bytes(key, *rule)).collect();
             execute(
                 "INSERT OR REPLACE INTO owner (
-                    host, name, row, multiplexed_keys, doubles, losses, rules, conversations_at_once
-                ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                    host, name, row, multiplexed_keys, doubles, losses, rules, conversations_at_once, names
+                ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
                 params![
                     Process(*host),
                     name,
@@ -261,6 +263,7 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
                     losses,
                     rules,
                     conversations_at_once,
+                    names.iter().flat_map(Key::to_bytes).collect::<Vec<u8>>(),
                 ],
             )
         }
@@ -370,7 +373,7 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
 fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
     let owners = rows(
         connection,
-        "SELECT host, name, row, multiplexed_keys, doubles, losses, rules, conversations_at_once FROM owner",
+        "SELECT host, name, row, multiplexed_keys, doubles, losses, rules, conversations_at_once, names FROM owner",
         |row| {
             let ambiguous: BTreeSet<ProgramDir> = row
                 .get::<_, Vec<u8>>(4)?
@@ -388,6 +391,9 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
                 .chunks(Key::BYTES)
                 .map(Key::from_bytes)
                 .collect();
+            let names = row.get::<_, Vec<u8>>(8)?;
+            let names: Option<BTreeSet<Key>> =
+                names.chunks(Key::BYTES).map(Key::from_bytes).collect();
             Ok(OwnerRecord {
                 host: row.get::<_, Process>(0)?.0,
                 name: row.get(1)?,
@@ -397,6 +403,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
                 ambiguous,
                 losses: losses.ok_or(FromSqlError::InvalidType)?,
                 rules: rules.ok_or(FromSqlError::InvalidType)?,
+                names: names.ok_or(FromSqlError::InvalidType)?,
             })
         },
     )?;

@@ -5,6 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use mcp_sessiond_process::{self as process, Health, HealthWatch, PinnedProcess, executable};
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::{BackendName, Epoch, KeeperName, ServiceName, SessionId};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
@@ -214,13 +216,17 @@ pub struct Starting {
 }
 
 impl Starting {
-    /// Waits until the keeper has registered and started the backend; longer than `until` while it
-    /// works, or gets no processor time to do so. Dropped before its end, it may be called again.
+    /// Waits until the keeper has registered and started the backend; longer than `until`, and until
+    /// `last`, while it works, waits for its disk, or gets no processor time to do so. Dropped before
+    /// its end, it may be called again.
     ///
     /// # Errors
-    /// When the keeper ended without a report, or has sent none by `until` and only waits.
-    pub async fn report(&mut self, until: Instant) -> io::Result<Report> {
-        let (mut until, mut watch, mut idle) = (until, None, Duration::ZERO);
+    /// When the keeper ended without a report; or has sent none by `until` and only waits, or by
+    /// `last`.
+    pub async fn report(&mut self, until: Instant, last: Instant) -> io::Result<Report> {
+        let (mut until, mut idle) = (until, Duration::ZERO);
+        let (mut watch, mut is_keeper) = (None, false);
+        let late = |why| Err(io::Error::new(io::ErrorKind::TimedOut, why));
         loop {
             match timeout_at(until.into(), self.output.read_buf(&mut self.read)).await {
                 Ok(read) => {
@@ -230,24 +236,34 @@ impl Starting {
                     return Report::read(&self.read);
                 }
                 Err(_) if idle >= IDLE_MAX => {
-                    let late = "it did not start in time";
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, late));
+                    return late("it did not start in time, and only waited");
+                }
+                Err(_) if Instant::now() >= last => {
+                    return late("it was still starting when the time was over that a host waits");
                 }
                 Err(_) => {}
             }
-            // The starter only waits for the keeper that it has started.
-            let watch = watch.get_or_insert_with(|| {
-                let starter = PinnedProcess::open(self.starter.id()).ok()?;
-                let keeper = process::children_of(&starter).ok()?.pop();
-                Some(HealthWatch::new(keeper.unwrap_or(starter)))
-            });
-            match watch.as_mut().map(HealthWatch::look) {
+            // Once it has started the keeper, the starter only waits for that.
+            let starter = PinnedProcess::open(self.starter.id()).ok();
+            if let Some(keeper) = starter.as_ref().filter(|_| !is_keeper).and_then(child_of) {
+                (watch, is_keeper) = (Some(HealthWatch::new(keeper)), true);
+            }
+            let watch = match watch {
+                Some(ref mut watch) => Some(watch),
+                None => starter.map(|starter| watch.insert(HealthWatch::new(starter))),
+            };
+            match watch.map(HealthWatch::look) {
                 Some(Health::Working | Health::Stalled) => {}
                 Some(Health::Idle | Health::Gone) | None => idle += LOOK,
             }
-            until = Instant::now() + LOOK;
+            until = last.min(Instant::now() + LOOK);
         }
     }
+}
+
+/// The process that this one has started, if it has.
+fn child_of(starter: &PinnedProcess) -> Option<PinnedProcess> {
+    process::children_of(starter).ok()?.pop()
 }
 
 impl Drop for Starting {
@@ -285,6 +301,16 @@ fn start(arguments: Vec<OsString>) -> io::Result<Report> {
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line)?;
     Report::read(line.as_bytes())
+}
+
+/// Whether the process that started this one still waits for its report.
+pub(crate) fn is_awaited() -> bool {
+    let output = io::stdout();
+    // An event that is always told.
+    let mut reader = [PollFd::new(output.as_fd(), PollFlags::empty())];
+    let _ = poll(&mut reader, PollTimeout::ZERO);
+    let told = reader[0].revents().unwrap_or(PollFlags::empty());
+    !told.intersects(PollFlags::POLLERR | PollFlags::POLLHUP)
 }
 
 /// The descriptors that an argument names, as a shell does for `<(…)`: `/dev/fd/63`.

@@ -21,6 +21,10 @@ use crate::notices::CarriedLoss;
 /// is the server's time.
 pub(crate) const ATTACH_WAIT: Duration = Duration::from_secs(10);
 
+/// How long a host waits for a keeper that starts and makes progress, from the start of the front:
+/// Gemini waits 5 s, and the server has to start in these, too.
+pub(crate) const START_MAX: Duration = Duration::from_secs(4);
+
 /// The first pause between attempts to connect; each is twice the one before.
 pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 

@@ -1,4 +1,7 @@
 //! [`KeeperConnector`]: from a claim to a connection to the keeper that holds the session's backend.
+//! `faulty`: keepers that hang or can't be reached.
+
+mod faulty;
 
 use std::ffi::OsString;
 use std::io;
@@ -11,10 +14,7 @@ use mcp_sessiond_client::{
     CALL_TIMEOUT, ConnectError, Control, Error, Options, Outcome, SessionError,
 };
 use mcp_sessiond_process::{self as process, executable};
-use mcp_sessiond_proto::backends::{
-    Attach, Backend, KeeperReply, KeeperRequest, StopReason, StopRequest,
-};
-use mcp_sessiond_proto::debug::Page;
+use mcp_sessiond_proto::backends::{Attach, Backend, KeeperReply, KeeperRequest, StopReason};
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::services::FindRequest;
 use mcp_sessiond_proto::types::LeaseRef;
@@ -24,7 +24,10 @@ use mcp_sessiond_proto::{
 };
 use tokio::time::timeout_at;
 
-use super::connector::{Attachment, Connected, Connector, Hello, NoBackend, WithoutKeeper};
+use self::faulty::REFUSING_PART;
+use super::connector::{
+    Attachment, Connected, Connector, Hello, NoBackend, START_MAX, WithoutKeeper,
+};
 pub use super::daemon_calls::SessionCalls;
 use super::daemon_calls::{RELEASE_WAIT, loss_told};
 use super::facts::{self, ServerFacts};
@@ -38,11 +41,6 @@ use crate::keeper::silence::{Silence, stalled_sentence};
 use crate::notices::{CarriedLoss, ConfirmLoss, print};
 use crate::program::Program;
 use crate::signals::GivenMask;
-
-/// How long nobody may listen on a keeper's socket, or the keeper refuse this front, before the
-/// daemon is asked to end it, as a part of what a host waits for us. A keeper that has only just
-/// registered is about to listen.
-const REFUSING_PART: (u32, u32) = (3, 4);
 
 /// How long a keeper waits for its front, as a multiple of what a host waits for us: the front has
 /// given up by then.
@@ -63,8 +61,9 @@ pub struct KeeperConnector {
     mask: GivenMask,
     /// The first claim was answered: control and claim are those of all later ones.
     has_claimed: bool,
-    /// How long a host waits for us.
+    /// How long a host waits for us, and since when.
     wait: Duration,
+    began: Instant,
     lease: Arc<Mutex<Option<LeaseRef>>>,
     /// The keeper that was asked last, in vain so far.
     silence: Option<Silence>,
@@ -89,6 +88,12 @@ pub struct KeeperConnector {
     refusing: Option<(KeeperName, Instant)>,
     /// A daemon that does not answer is waited for.
     holds: bool,
+    /// Whether a name that another host has is waited for.
+    waits_for_name: bool,
+    /// The server is one of the host's own, since another host has the name.
+    is_own: bool,
+    /// Its user was told of that, or that the name is waited for.
+    has_told_of_name: bool,
     /// Which backend of the session this is, where it has several.
     backend: Option<BackendName>,
     /// What the backend gets in addition to what this process has, and where it runs instead.
@@ -111,6 +116,7 @@ impl KeeperConnector {
         FrontSettings {
             keeper_wait: wait,
             tell,
+            waits_for_name,
             ..
         }: FrontSettings,
     ) -> Result<Self, NoBackend> {
@@ -127,6 +133,7 @@ impl KeeperConnector {
             mask,
             has_claimed: false,
             wait,
+            began: Instant::now(),
             lease,
             silence: None,
             is_claiming: false,
@@ -139,6 +146,9 @@ impl KeeperConnector {
             closed: None,
             refusing: None,
             holds: false,
+            waits_for_name,
+            is_own: false,
+            has_told_of_name: false,
             backend: None,
             environment: Vec::new(),
             home: None,
@@ -244,6 +254,11 @@ impl KeeperConnector {
             epoch: claimed.epoch,
         };
         *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
+        if let (Some(why), Some(named)) = (&claimed.own, &self.claim.named) {
+            self.program.title = named.own_name();
+            self.is_own = true;
+            self.tell_of_name(&why);
+        }
         Ok(claimed)
     }
 
@@ -262,6 +277,17 @@ impl KeeperConnector {
     fn note_decision(&mut self, may: &WithoutKeeper) {
         self.holds |= matches!(may, WithoutKeeper::Wait(_));
         self.is_repeated |= matches!(may, WithoutKeeper::ClaimAgain);
+        if let WithoutKeeper::RunUnkept(_) = may {
+            // One that comes late starts nothing.
+            self.starting = None;
+        }
+    }
+
+    /// Tells its user what became of the name, once.
+    fn tell_of_name(&mut self, what: &dyn std::fmt::Display) {
+        if !std::mem::replace(&mut self.has_told_of_name, true) {
+            print(what);
+        }
     }
 
     /// Whether the session was ever claimed: only at its first claim does the daemon read what this
@@ -270,13 +296,15 @@ impl KeeperConnector {
         self.has_claimed
     }
 
-    /// What is claimed after the first time: what is lost from then on is not to be lost twice, and
-    /// what is taken is not taken back.
+    /// What is claimed after the first time: what is lost from then on is not to be lost twice, what is
+    /// taken is not taken back, and a name that is taken is not replaced.
     fn next_claim(&self) -> ClaimRequest {
         let mut claim = self.claim.clone();
         claim.fresh = false;
         if let Some(named) = &mut claim.named {
             named.take = false;
+            // Whoever loses the name gets nothing in its place.
+            named.own &= self.is_own;
         }
         claim
     }
@@ -393,91 +421,6 @@ impl KeeperConnector {
         }
     }
 
-    /// A keeper was reached.
-    pub(crate) fn reached(&mut self) {
-        self.refusing = None;
-    }
-
-    /// Whether this keeper has refused this front for so long that it will go on to do so.
-    pub(crate) fn refuses_for_long(&mut self, keeper: KeeperName) -> bool {
-        let patience = self.wait * REFUSING_PART.0 / REFUSING_PART.1;
-        match self.refusing {
-            Some((refusing, since)) if refusing == keeper => since.elapsed() >= patience,
-            _ => {
-                self.refusing = Some((keeper, Instant::now()));
-                false
-            }
-        }
-    }
-
-    /// Has the daemon end a keeper that is at fault. A fresh one is started once it is gone.
-    async fn end_keeper(
-        &mut self,
-        lease: &LeaseRef,
-        keeper: KeeperName,
-        why: StopReason,
-    ) -> NoBackend {
-        let request = StopRequest {
-            session: lease.session.clone(),
-            service: None,
-            backend: self.backend.clone(),
-            why,
-        };
-        let ended = self.control.call(|connection, context| {
-            let request = request.clone();
-            async move { connection.stop_backend(context, request).await }
-        });
-        let ended = ended.await;
-        self.control.hang_up();
-        let said = match why {
-            StopReason::KeeperHung(_) => "hangs",
-            _ => "can't be reached",
-        };
-        match ended {
-            Ok(()) | Err(SessionError::Refused(Error::UnknownBackend)) => {
-                (self.silence, self.refusing) = (None, None);
-                NoBackend::Ending(format!(
-                    "the process that keeps this server {said}, and is being ended (keeper {keeper})"
-                ))
-            }
-            Err(error) => NoBackend::Passing(format!(
-                "the process that keeps this server {said}, and the daemon has not ended it: {error}"
-            )),
-        }
-    }
-
-    /// The same for a keeper whose session another process has claimed.
-    pub(crate) async fn end_keeper_of_others(
-        &mut self,
-        keeper: KeeperName,
-        why: StopReason,
-    ) -> NoBackend {
-        let mut after = None;
-        loop {
-            let found = self.control.call(|connection, context| {
-                let page = Page {
-                    after: after.clone(),
-                };
-                async move { Ok(Ok(connection.list_backends(context, page).await?)) }
-            });
-            let found = match found.await {
-                Ok(found) => found,
-                Err(error) => return NoBackend::Passing(error.to_string()),
-            };
-            if let Some(backend) = found.iter().find(|backend| backend.keeper == keeper) {
-                let lease = lease_of(backend.session.clone());
-                return self.end_keeper(&lease, keeper, why).await;
-            }
-            match found.last() {
-                Some(last) => after = Some(last.session.clone()),
-                None => {
-                    self.control.hang_up();
-                    return NoBackend::Passing(format!("the daemon knows no keeper {keeper}"));
-                }
-            }
-        }
-    }
-
     /// How a keeper is asked whose session, this one, another process has claimed.
     pub(crate) fn watch_of(
         &self,
@@ -497,7 +440,8 @@ impl KeeperConnector {
 
     /// Who runs a server of this name and has had no daemon, in a sentence, if anybody does.
     pub(crate) fn taken_without_daemon(&self) -> Option<String> {
-        let name = &self.claim.named.as_ref()?.name;
+        let named = self.claim.named.as_ref();
+        let name = &named.filter(|_| !self.is_own)?.name;
         without_daemon::taken(&self.directory, name)
     }
 
@@ -611,7 +555,9 @@ impl KeeperConnector {
     /// Waits for the report of the keeper that is being started.
     async fn started(&mut self, until: Instant) -> io::Result<Report> {
         let starting = self.starting.as_mut().ok_or(io::ErrorKind::NotFound)?;
-        let report = starting.report(until).await;
+        let report = starting
+            .report(until, until.max(self.began + START_MAX))
+            .await;
         self.starting = None;
         if let Ok(Report::Ready(name)) = report {
             self.unattached = Some(name);
@@ -781,6 +727,10 @@ impl Connector for KeeperConnector {
                     | NoBackend::Passing(why)
                     | NoBackend::Unanswered(why),
                 ) if self.holds && !self.has_claimed => Err(NoBackend::Stalled(why)),
+                Err(NoBackend::Taken(why)) if self.waits_for_name => {
+                    self.tell_of_name(&format_args!("{why}; waiting for it"));
+                    Err(NoBackend::Stalled(why))
+                }
                 attached => attached.map(Box::new).map(Connected::Keeper),
             }
         })

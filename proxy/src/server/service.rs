@@ -31,6 +31,7 @@ pub use backend::Backend;
 pub use link::{Gone, Message};
 use link::{KeeperAddress, Link};
 
+use super::connector::START_MAX;
 use super::facts::digest_of;
 use crate::keeper::dial::DialError;
 use crate::keeper::launch::{BackendOf, Launch, Report};
@@ -497,7 +498,7 @@ impl Service {
             .map_err(|error| passing(&error))?
             .map_err(|error| passing(&error))?;
         match starting
-            .report(until)
+            .report(until, until + START_MAX)
             .await
             .map_err(|error| passing(&error))?
         {

@@ -1,6 +1,6 @@
 //! Servers that belong to the user, by a name: whatever becomes of the host.
 
-use mcp_sessiond_tests::{Client, Front, Server, World, gone, until};
+use mcp_sessiond_tests::{Client, Front, Host, Server, World, gone, until};
 use serde_json::json;
 
 use super::{keeping, tiny};
@@ -83,14 +83,14 @@ fn one_host_at_a_time_has_it_and_another_may_take_it() {
     let mut first = here(&world, &[]);
     assert_eq!(first.count(), 1);
     // Whoever comes second hears who has it, and gets it when that goes.
-    let mut second = Client::new(world.front(&command(&world, &[])));
+    let mut second = Client::new(world.front(&command(&world, &["--exclusive"])));
     let refused = second.initialize();
     let why = refused["error"]["message"]
         .as_str()
         .expect("an error")
         .to_owned();
     assert!(
-        why.contains("`page` is in use by process") && why.contains("--take"),
+        why.contains("`page` is in use by ") && why.contains(" in /") && why.contains("--take"),
         "{why}"
     );
     first.pipe.close();
@@ -177,4 +177,103 @@ fn it_ends_when_it_is_told_or_when_nobody_has_come_for_its_time() {
         .pipe
         .errors
         .wait("the host had closed the previous server, and did not come back for it in time");
+}
+
+/// A front of the second host, and the line that says whose the name is.
+#[track_caller]
+fn own_of(world: &World, host: &Host) -> Client<Server> {
+    let server: Client<Server> = Client::connected(host.front(&command(world, &[])));
+    let line = host.log.wait("gets a server of its own");
+    let named = "the server named `page` is in use by ";
+    assert!(line.contains(named) && line.contains(" in /"), "{line}");
+    server
+}
+
+/// As the second window of an editor.
+#[test]
+fn a_host_that_comes_while_another_has_the_name_gets_a_server_of_its_own() {
+    let world = World::new(&crate::BINARIES);
+    world.configure("claim_wait_ms = 50");
+    let mut daemon = world.daemon();
+    let mut first = here(&world, &[]);
+    assert_eq!((first.count(), first.count()), (1, 2));
+    let second = world.host();
+    let mut own = own_of(&world, &second);
+    assert_eq!(own.count(), 1);
+    let status = world.sessiond(&["status"]).output().expect("it runs");
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(status.contains("page (own)"), "{status}");
+    // It is led to its own, also when the name is free, and over a restart of the daemon.
+    let named = world
+        .backends()
+        .into_iter()
+        .map(|known| known.pid())
+        .collect::<Vec<_>>();
+    assert_eq!(named.len(), 2);
+    own.pipe.kill();
+    first.pipe.close();
+    first.pipe.wait();
+    daemon.kill();
+    daemon.start_again();
+    let mut own: Client<Server> = Client::connected(second.front(&command(&world, &[])));
+    assert_eq!(own.count(), 2);
+    second
+        .log
+        .wait("so this host has a server of its own until it exits");
+    // The name is another host's, whose state is as it was.
+    let third = world.host();
+    let mut named: Client<Server> = Client::connected(third.front(&command(&world, &[])));
+    assert_eq!(named.count(), 3);
+    // What is told by the name is the name's.
+    let stopped = world.sessiond(&["stop", "page"]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&stopped.stderr).into_owned();
+    assert_eq!(stopped.status.code(), Some(0), "{said}");
+    assert_eq!((named.count(), own.count()), (1, 3));
+}
+
+/// Which of two fronts of one host had the name's can't be told once both have gone.
+#[test]
+fn the_own_server_of_a_host_that_has_the_name_ends_with_its_front() {
+    let world = World::new(&crate::BINARIES);
+    world.configure("claim_wait_ms = 50");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let start = || -> Client<Server> { Client::connected(host.front(&command(&world, &[]))) };
+    let mut first = start();
+    assert_eq!((first.count(), first.count()), (1, 2));
+    let former = world.backend().pid();
+    let mut own = own_of(&world, &host);
+    assert_eq!(own.count(), 1);
+    let backends = world.backends();
+    let servers = backends.iter().map(mcp_sessiond_tests::Backend::pid);
+    let server = servers
+        .into_iter()
+        .find(|pid| *pid != former)
+        .expect("its own");
+    own.pipe.kill();
+    gone(server);
+    let mut another = own_of(&world, &host);
+    assert_eq!(another.count(), 1);
+    another.pipe.kill();
+    first.pipe.kill();
+    until("both are gone", || {
+        (world.stat("leases") == 0).then_some(())
+    });
+    assert_eq!(start().count(), 3);
+}
+
+#[test]
+fn a_host_may_wait_for_a_name() {
+    let world = World::new(&crate::BINARIES);
+    world.configure("claim_wait_ms = 50");
+    let _daemon = world.daemon();
+    let mut first = here(&world, &[]);
+    assert_eq!(first.count(), 1);
+    let mut second = Client::new(world.front(&command(&world, &["--wait"])));
+    let asked = second.begin_initialize("test");
+    second.pipe.errors.wait("waiting for it");
+    first.pipe.close();
+    first.pipe.wait();
+    second.initialized(asked);
+    assert_eq!(second.count(), 2);
 }

@@ -94,8 +94,9 @@ fn another_protocol_gets_no_second_server_of_a_name() {
     let words = world.wrapping(&["--name", "mine"], &tiny(&world));
     let mut holder = Client::connected(world.front(&words));
     assert_eq!(holder.count(), 1);
+    let exclusive = world.wrapping(&["--exclusive", "--name", "mine"], &tiny(&world));
     let refused = |world: &World, why: &str| {
-        let mut front = world.front(&words);
+        let mut front = world.front(&exclusive);
         front.send(&framed());
         assert_eq!(front.wait().code(), Some(75));
         front.errors.wait(why);

@@ -552,25 +552,70 @@ fn a_daemon_that_hangs_keeps_no_command_waiting() {
     daemon.signal(Signal::SIGCONT);
 }
 
+/// A front whose keeper is started by this script, in the place of the executable.
+fn front_with_starter(world: &World, script: &str) -> Front {
+    let mut words = wrapped(world, &tiny(world));
+    let (copy, starter) = (
+        world.root().join("mcp-sessiond"),
+        world.root().join("starter"),
+    );
+    fs::copy(&words[0], &copy).expect("a copy");
+    let script = script.replace("KEEP", &words[0]);
+    fs::write(&starter, format!("#!/bin/sh\n{script}\n")).expect("a script");
+    fs::set_permissions(
+        &starter,
+        std::os::unix::fs::PermissionsExt::from_mode(0o700),
+    )
+    .expect("executable");
+    words[0] = copy.to_str().expect("UTF-8").to_owned();
+    let wait = [("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "300")];
+    let front = world.front_with(&words, &wait);
+    // The front starts its keeper with what is there by then.
+    fs::rename(&starter, &copy).expect("replaced");
+    front
+}
+
 /// A keeper that takes longer to start than `wrap.keeper_wait_ms`, and works: on a slow machine.
 #[test]
 fn a_keeper_that_is_slow_to_start_is_waited_for() {
     let world = keeping("");
     let _daemon = world.daemon();
-    let mut words = wrapped(&world, &tiny(&world));
-    let (copy, slow) = (world.root().join("mcp-sessiond"), world.root().join("slow"));
-    fs::copy(&words[0], &copy).expect("a copy");
     let busy = "import time\nwhile time.process_time() < 1: pass";
-    let script = format!("#!/bin/sh\npython3 -c '{busy}'\nexec {} \"$@\"\n", words[0]);
-    fs::write(&slow, script).expect("a script");
-    fs::set_permissions(&slow, std::os::unix::fs::PermissionsExt::from_mode(0o700))
-        .expect("executable");
-    words[0] = copy.to_str().expect("UTF-8").to_owned();
-    let wait = [("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "300")];
-    let front = world.front_with(&words, &wait);
-    // The front starts its keeper with what is there by then.
-    fs::rename(&slow, &copy).expect("replaced");
-    let mut client = Client::connected(front);
+    let script = format!("python3 -c '{busy}'\nexec KEEP \"$@\"");
+    let mut client = Client::connected(front_with_starter(&world, &script));
     assert_eq!(client.count(), 1);
     assert_eq!(world.backends().len(), 1, "it is kept");
+}
+
+/// The server has to start in the time that a host waits, too.
+#[test]
+fn a_keeper_that_is_too_slow_to_start_leaves_the_server_unkept_and_status_says_why() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let script = "exec python3 -c 'while True: pass' \"$@\"";
+    let mut client = Client::connected(front_with_starter(&world, script));
+    assert_eq!(client.count(), 1);
+    let why = "it was still starting when the time was over that a host waits";
+    client.pipe.errors.wait(why);
+    let said = say(&world, &["status", "--json"]);
+    assert!(said.out.contains(why), "{}", said.out);
+    assert_eq!(servers(&world).len(), 1, "the keeper that was late is gone");
+}
+
+/// Its front has given up, and runs the server itself.
+#[test]
+fn a_keeper_that_nobody_waits_for_starts_nothing() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let script = "shift\nKEEP keep --detached \"$@\" | true";
+    let mut client = Client::connected(front_with_starter(&world, script));
+    assert_eq!(client.count(), 1);
+    client.pipe.errors.wait("is run without being kept");
+    let own = client.call("parent", serde_json::json!({}));
+    assert_eq!(own, client.pipe.pid().to_string());
+    assert_eq!(
+        servers(&world).len(),
+        1,
+        "no keeper has started another one"
+    );
 }

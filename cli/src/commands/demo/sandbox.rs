@@ -13,6 +13,7 @@ use mcp_sessiond_daemon::config;
 use mcp_sessiond_process::{ExitWatch, PinnedProcess};
 use mcp_sessiond_proto::debug::About;
 use mcp_sessiond_proto::paths::DIRECTORY_VARIABLE;
+use mcp_sessiond_proxy::unkept;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -87,6 +88,12 @@ impl Sandbox {
             std::thread::yield_now();
         }
         Ok(about.pid)
+    }
+
+    /// Why a server in the sandbox runs without a keeper, if one does.
+    pub(super) fn why_unkept(&self) -> Option<String> {
+        let unkept = unkept::list(&self.directory);
+        unkept.into_iter().next().map(|unkept| unkept.why)
     }
 
     /// The names of the token files.

@@ -127,7 +127,13 @@ impl Server {
         }))?;
         begun.map_err(io::Error::other)?;
         server.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?;
-        Ok(server)
+        match sandbox.why_unkept() {
+            Some(why) => Err(io::Error::other(format!(
+                "the wrapped server runs without being kept ({why}), as one does on a machine that is too slow or too busy at the moment; run \
+                 `mcp-sessiond demo` once more"
+            ))),
+            None => Ok(server),
+        }
     }
 
     /// Calls the tool, once more where the call was lost with the server, and returns the server's

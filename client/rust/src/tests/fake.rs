@@ -93,6 +93,7 @@ pub(crate) fn grant(session: &str, epoch: u64, outcome: Outcome, token: Option<&
         outcome,
         because: None,
         lost: Vec::new(),
+        own: None,
         token_status: if token.is_some() {
             TokenStatus::Present
         } else {

@@ -125,6 +125,7 @@ async fn a_corrupted_token_is_stale() {
         because: None,
         lost: Vec::new(),
         outcome: Outcome::Resumed,
+        own: None,
         token_status: TokenStatus::Corrupted,
         token: None,
     };

@@ -14,7 +14,8 @@ use mcp_sessiond_proto::{BackendName, Epoch, Loss, Resume, SessionId, Siblings};
 use super::keepers::backend_of;
 use crate::records::ProgramDir;
 use crate::{
-    Claim, Departure, Millis, Policy, Records, Rule, RuleSource, SessionRecord, Ticket, Wants,
+    Claim, Departure, Millis, OwnClaim, Policy, Records, Rule, RuleSource, SessionRecord, Ticket,
+    Wants,
 };
 
 /// A session. Its id is not known before the registry has answered.
@@ -49,6 +50,8 @@ struct Host {
     lost_members: BTreeMap<(Key, BackendName), Loss>,
     /// The rule that is to be told; None: it was.
     rules: BTreeMap<Key, Option<Loss>>,
+    /// The names of sessions that its instances have held.
+    names: BTreeSet<Key>,
 }
 
 /// What a claim must be answered: the number of an entry, how the claim came to it, and what it is
@@ -73,6 +76,8 @@ pub(super) struct Book {
     pub(super) expected: BTreeMap<Ticket, Expected>,
     /// The session that was taken from its holder just now.
     pub(super) taken: Option<SessionId>,
+    /// The processes that have asked for a name and got servers of their hosts' own.
+    own_fronts: BTreeSet<ProcessId>,
 }
 
 impl Book {
@@ -134,6 +139,7 @@ impl Book {
                 .filter_map(|(key, loss)| Some(((*key, loss.of.clone()?), loss.because)))
                 .collect(),
             rules: record.rules.clone(),
+            names: record.names.clone(),
         };
         let mut book = Self {
             policy,
@@ -151,6 +157,12 @@ impl Book {
             tokens: with_token.collect(),
             expected: BTreeMap::new(),
             taken: None,
+            own_fronts: records
+                .claimants
+                .iter()
+                .filter(|(_, claimant)| claimant.host != ProcessId::USER)
+                .map(|(process, _)| *process)
+                .collect(),
         };
         let keys: BTreeSet<(ProcessId, Key)> = book
             .entries
@@ -299,7 +311,14 @@ impl Book {
             }
         }
         self.refuse(|claim| dead.contains(&claim.process), "lease_ended");
-        self.refuse(|claim| dead.contains(&claim.host), "no_verified_host");
+        let has_lost_host = |claim: &Claim| {
+            let own = claim.own.as_ref().map(|own| own.claim.host);
+            [Some(claim.host), own]
+                .into_iter()
+                .flatten()
+                .any(|host| dead.contains(&host))
+        };
+        self.refuse(has_lost_host, "no_verified_host");
         self.entries.retain(|_, entry| !dead.contains(&entry.owner));
         self.hosts.retain(|host, _| !dead.contains(host));
         let mut free = Vec::new();
@@ -667,8 +686,7 @@ impl Book {
     fn give_up(&mut self, claim: &Claim) {
         let Some(key) = claim.key else { return };
         if claim.host == ProcessId::USER {
-            self.expected.insert(claim.ticket, Err("name_taken"));
-            return;
+            return self.own_or_refuse(claim);
         }
         self.apply(claim, None, Outcome::FreshHeld, None);
         self.reconsider(claim.host, key);

@@ -13,7 +13,7 @@ use mcp_sessiond_identity::{
 };
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::types::Outcome;
-use mcp_sessiond_proto::{ClientName, Epoch, Error, Label, SessionId};
+use mcp_sessiond_proto::{ClientName, Epoch, Error, Label, Resume, SessionId};
 
 use super::book::Book;
 use super::check::check;
@@ -22,7 +22,7 @@ use super::{Asks, Cast, Given, KeeperNews, Named, Step, host_row, program_dir, t
 use crate::Records;
 use crate::{
     Claim, Claimant, Departure, Digest, Effect, KeeperRecord, Keepers, Lease, Millis, NO_TOKEN,
-    Policy, Registry, Rule, SessionRecord, Ticket, TokenFile, Wants,
+    OwnClaim, Policy, Registry, Rule, RuleSource, SessionRecord, Ticket, TokenFile, Wants,
 };
 
 /// What happens in this order, and counts once it is kept.
@@ -89,6 +89,7 @@ pub(super) struct World {
     registering: Option<ProcessId>,
     /// What the claims are about that wait for an answer, and what those were that opened sessions.
     facts: HashMap<Ticket, About>,
+    own_facts: HashMap<Ticket, About>,
     openers: HashMap<SessionId, About>,
     /// Sessions that somebody has taken from their holders, or has begun afresh.
     taken: HashSet<SessionId>,
@@ -122,6 +123,7 @@ impl World {
             writing: BTreeMap::new(),
             registering: None,
             facts: HashMap::new(),
+            own_facts: HashMap::new(),
             openers: HashMap::new(),
             taken: HashSet::new(),
             downgraded: HashSet::new(),
@@ -311,6 +313,7 @@ impl World {
                 Some(used) => Wants::AfterClose { used },
                 None => Wants::Keyed,
             },
+            own: None,
         };
         let read = traits(which);
         let place = read.place.filter(|_| description.label.is_none());
@@ -358,14 +361,26 @@ impl World {
     fn claim_named(&mut self, cast: &Cast, number: usize, named: Named) {
         let process = cast.processes[number].id;
         let unknown = || Traits::unknown("server".into(), KeyDoubt::Gone);
+        let own = named
+            .own
+            .and_then(|resume| self.own(cast, number, named, resume));
         match self.registry.claimant(&process) {
-            Some(known) if known.host != ProcessId::USER => return,
+            Some(known) if known.host != ProcessId::USER => {
+                // It has claimed as a host's instance, or it has a server of its host's own.
+                let key = own.as_ref().and_then(|(own, _)| own.claim.key);
+                if key.is_none_or(|key| !known.keys.contains(&key)) {
+                    return;
+                }
+            }
             Some(_) => {}
             None => {
                 self.watched.insert(process);
                 self.registry
                     .introduce(process, Claimant::new(ProcessId::USER, unknown()));
             }
+        }
+        if let Some((own, _)) = &own {
+            self.watched.insert(own.claim.host);
         }
         let name: Label = format!("name-{}", named.name).parse().expect("a label");
         self.tickets += 1;
@@ -396,7 +411,24 @@ impl World {
                 take: named.take,
                 fresh: named.fresh,
             },
+            own: None,
         };
+        let (own, about_own) = own.unzip();
+        let claim = Claim {
+            own: own.map(|own| {
+                Box::new(OwnClaim {
+                    claim: Claim {
+                        ticket: claim.ticket,
+                        id: claim.id.clone(),
+                        ..own.claim
+                    },
+                    ..own
+                })
+            }),
+            ..claim
+        };
+        self.own_facts
+            .extend(about_own.map(|about| (claim.ticket, about)));
         // The command stands in the place of what it is made of.
         let about = About {
             host: ProcessId::USER,
@@ -410,6 +442,64 @@ impl World {
         self.book.claim_named(&claim, named.take, named.fresh);
         self.note_taken();
         self.registry.claim(claim, self.now);
+    }
+
+    /// What a claim by a name is where that is in use.
+    fn own(
+        &self,
+        cast: &Cast,
+        number: usize,
+        named: Named,
+        resume: Resume,
+    ) -> Option<(OwnClaim, About)> {
+        let host = cast.parent(number).filter(|host| host.alive)?.id;
+        let which = cast.processes[number].traits;
+        let read = traits(which);
+        let entry: Label = format!("name-{} (own)", named.name)
+            .parse()
+            .expect("a label");
+        let description = SelfDescription {
+            entry: Some(entry),
+            ..SelfDescription::default()
+        };
+        let claim = Claim {
+            ticket: Ticket(0),
+            id: SessionId::mint(),
+            process: cast.processes[number].id,
+            host,
+            host_name: "host".into(),
+            host_rule: host_row(host),
+            key: read.key(&description).ok(),
+            former: None,
+            description: description.clone(),
+            program_dir: program_dir(which),
+            program: read.program.clone(),
+            siblings: None,
+            rule: Rule {
+                resume,
+                source: RuleSource::Library,
+            },
+            started_ms: None,
+            deadline: self.now + named.wait,
+            expires: self.now + 1_000,
+            opened_ms: self.now,
+            confirms_loss: false,
+            wants: if named.fresh {
+                Wants::Fresh
+            } else {
+                Wants::Keyed
+            },
+            own: None,
+        };
+        let about = About {
+            host,
+            core: read.core,
+            place: read.place,
+            conversation: read.conversation,
+            description,
+        };
+        let claimant = Claimant::new(host, read);
+        Some((OwnClaim { claimant, claim }, about))
     }
 
     /// Some session that somebody was told of, and the epoch that a request for it carries. The

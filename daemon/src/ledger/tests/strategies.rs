@@ -93,6 +93,7 @@ fn owner() -> impl Strategy<Value = OwnerRecord> {
         ambiguous,
         losses,
         rules,
+        proptest::collection::btree_set(key(), 0..4),
     )
         .prop_map(
             |(
@@ -103,6 +104,7 @@ fn owner() -> impl Strategy<Value = OwnerRecord> {
                 ambiguous,
                 losses,
                 rules,
+                names,
             )| OwnerRecord {
                 host,
                 name,
@@ -112,6 +114,7 @@ fn owner() -> impl Strategy<Value = OwnerRecord> {
                 ambiguous,
                 losses,
                 rules,
+                names,
             },
         )
 }

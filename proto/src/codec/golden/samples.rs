@@ -20,6 +20,7 @@ pub(super) fn claimed() -> Claimed {
         outcome: Outcome::Resumed,
         because: None,
         lost: Vec::new(),
+        own: None,
         token_status: TokenStatus::Present,
         token: Some(Token::new(*b"hi").expect("token")),
     }

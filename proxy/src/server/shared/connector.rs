@@ -24,7 +24,8 @@ use crate::keeper::silence::{NOTICE_AFTER, Silence, stalled_sentence};
 use crate::memory::Dumpable;
 use crate::notices::print;
 use crate::server::connector::{
-    ATTACH_WAIT, Attachment, Connected, Connector, Hello, NoBackend, PAUSE, WithoutKeeper,
+    ATTACH_WAIT, Attachment, Connected, Connector, Hello, NoBackend, PAUSE, START_MAX,
+    WithoutKeeper,
 };
 use crate::server::keeper_connector::{KeeperConnector, KeeperWatch};
 use crate::signals::GivenMask;
@@ -256,7 +257,10 @@ impl SharedConnector {
             home: home.as_deref(),
         };
         let mut starting = launch.start(&self.mask).map_err(passing)?;
-        starting.report(until).await.map_err(passing)
+        starting
+            .report(until, until + START_MAX)
+            .await
+            .map_err(passing)
     }
 }
 

@@ -6,7 +6,25 @@ impl Book {
     /// Claims a session by its name. At most one session has it.
     pub(in crate::model) fn claim_named(&mut self, claim: &Claim, take: bool, fresh: bool) {
         self.hosts.entry(claim.host).or_default();
+        if let Some(own) = &claim.own {
+            self.hosts.entry(own.claim.host).or_insert_with(|| Host {
+                host_rule: own.claim.host_rule,
+                ..Host::default()
+            });
+        }
         let found = self.numbers(|entry| Self::is_led(claim, entry)).pop();
+        let holds = found.is_some_and(|number| self.entries[&number].holder == Some(claim.process));
+        if let Some(own) = claim.own.as_deref().filter(|own| {
+            // Its host and key have had one, or the front itself.
+            let stays = |entry: &Entry| {
+                Self::is_led(&own.claim, entry) && self.siblings_of(entry) != Siblings::Never
+            };
+            let has_had = self.own_fronts.contains(&claim.process);
+            !take && !holds && (has_had || self.entries.values().any(stays))
+        }) {
+            self.claim_own(own, claim);
+            return self.drop_idle_user();
+        }
         let Some(number) = found else {
             return self.answer_named(claim, None, Outcome::FreshFirst);
         };
@@ -23,7 +41,7 @@ impl Book {
                 }
                 self.answer_named(claim, None, Outcome::FreshFirst);
             } else {
-                self.expected.insert(claim.ticket, Err("name_taken"));
+                self.own_or_refuse(claim);
             }
         } else if take && is_others {
             self.taken = entry.id.clone();
@@ -37,8 +55,32 @@ impl Book {
         } else if self.now < claim.deadline {
             self.waiting.push(claim.clone());
         } else {
-            self.expected.insert(claim.ticket, Err("name_taken"));
+            self.own_or_refuse(claim);
         }
+        self.drop_idle_user();
+    }
+
+    /// A server of the host's own, if another process has the name under the same command.
+    pub(super) fn own_or_refuse(&mut self, claim: &Claim) {
+        let mut of_name = self
+            .entries
+            .values()
+            .filter(|entry| Self::is_led(claim, entry));
+        let is_same = of_name.any(|entry| entry.program_dir == claim.program_dir);
+        match claim.own.as_deref().filter(|_| is_same) {
+            Some(own) => self.claim_own(own, claim),
+            None => drop(self.expected.insert(claim.ticket, Err("name_taken"))),
+        }
+    }
+
+    fn claim_own(&mut self, own: &OwnClaim, named: &Claim) {
+        let mut claim = own.claim.clone();
+        let name = named.key.expect("a name");
+        if self.hosts[&claim.host].names.contains(&name) {
+            claim.rule.resume = Resume::Never;
+        }
+        self.own_fronts.insert(claim.process);
+        self.claim(&claim);
     }
 
     pub(super) fn decide_named(&self, claim: &Claim) -> Option<(Option<u64>, Outcome)> {
@@ -70,6 +112,11 @@ impl Book {
             entry.is_none_or(|number| !self.entries[&number].keepers.contains_key(&None))
         });
         self.answer(claim, entry, outcome, because);
+        if let Some(own) = claim.own.as_ref().filter(|_| has_room)
+            && let Some(host) = self.hosts.get_mut(&own.claim.host)
+        {
+            host.names.extend(claim.key);
+        }
     }
 
     /// Ends the sessions that the user has named.

@@ -98,10 +98,16 @@ impl World {
             .entries
             .get_mut(&number)
             .expect("an entry that was answered");
-        let opener = self
-            .facts
-            .remove(&ticket)
-            .expect("what the claim was about");
+        let of = self
+            .registry
+            .session(&lease.session)
+            .map(|session| session.owner);
+        let (named, own) = (self.facts.remove(&ticket), self.own_facts.remove(&ticket));
+        let (claim, about) = match claim.own {
+            Some(own_claim) if of == Some(own_claim.claim.host) => (own_claim.claim, own),
+            _ => (claim, named),
+        };
+        let opener = about.expect("what the claim was about");
         if lease.outcome.is_fresh() {
             assert_eq!(lease.epoch, Epoch(1));
             let former = self.openers.insert(lease.session.clone(), opener.clone());
