@@ -197,6 +197,7 @@ impl Keeper {
             stop_wait_ms: kept.stop_wait_ms,
             closes: kept.closes,
             closes_ms: kept.closes_ms,
+            is_users: kept.owner.is_none(),
         };
         let relay = if context.service.is_some() {
             Relay::continuing(limits)
@@ -611,6 +612,10 @@ impl Keeper {
                 } else {
                     self.graceful()
                 });
+                self.start_due = true;
+            }
+            Effect::ReplaceUnused => {
+                self.retire(self.graceful());
                 self.start_due = true;
             }
             Effect::Ended(why) => {
