@@ -14,6 +14,7 @@ mod deaths;
 mod exits;
 mod failed_starts;
 mod fidelity;
+mod host_state;
 mod input_end;
 mod isolation;
 mod named;
