@@ -28,6 +28,44 @@ pub fn is_in_memory(_: impl AsFd) -> bool {
     false
 }
 
+/// Whether a directory is on this machine: to look at many files elsewhere takes long.
+#[cfg(target_os = "linux")]
+pub fn is_local(directory: &Path) -> bool {
+    // NFS, SMB (three of it), AFS, Coda, Ceph, 9P, and what a process stands behind (FUSE).
+    const ELSEWHERE: [i64; 9] = [
+        0x6969,
+        0x517B,
+        0xFF53_4D42,
+        0xFE53_4D42,
+        0x5346_414F,
+        0x7375_7245,
+        0x00C3_6400,
+        0x0102_1997,
+        0x6573_5546,
+    ];
+    #[allow(
+        clippy::unnecessary_cast,
+        reason = "the type of the magic number differs between C libraries"
+    )]
+    let magic = |found: nix::sys::statfs::Statfs| found.filesystem_type().0 as i64;
+    let found = nix::sys::statfs::statfs(directory).map(magic);
+    // Some C libraries have it as a signed number of 32 bits.
+    found.is_ok_and(|magic| !ELSEWHERE.contains(&(magic & 0xFFFF_FFFF)))
+}
+
+/// Whether a directory is on this machine: to look at many files elsewhere takes long.
+#[cfg(target_vendor = "apple")]
+pub fn is_local(directory: &Path) -> bool {
+    let found = nix::sys::statfs::statfs(directory);
+    found.is_ok_and(|found| found.flags().contains(nix::mount::MntFlags::MNT_LOCAL))
+}
+
+/// Whether a directory is on this machine. Nobody knows.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+pub fn is_local(_: &Path) -> bool {
+    false
+}
+
 /// A runtime directory that can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {

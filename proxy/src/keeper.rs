@@ -11,7 +11,7 @@
 //!   several hosts that share the backend. [`dial`]: the client's side of the socket.
 //! - [`silence`]: how long a keeper that does not answer is waited for.
 //! - [`exits`]: the processes whose exits matter. [`program_change`]: whether the program has
-//!   changed. [`launch`]: how a keeper starts.
+//!   changed; `sources`: whether a module of its script has. [`launch`]: how a keeper starts.
 //!
 //! **Architecture Invariant:** a front gets the backend only if the daemon says that it holds the
 //! lease, or, while the daemon is away, if no other process has attached under its epoch or a newer
@@ -31,6 +31,7 @@ pub mod program_change;
 pub mod requests;
 pub(crate) mod sharing;
 pub mod silence;
+mod sources;
 pub mod spare;
 pub mod stderr_ring;
 

@@ -25,6 +25,8 @@ pub struct Program {
     /// What its user calls it: the name of its entry in the host's file or in `servers.json`, or the
     /// one that its session was given.
     pub title: Option<Label>,
+    /// Whether an edit of what its script imports makes it another program.
+    pub has_sources: bool,
 }
 
 impl Program {

@@ -15,6 +15,7 @@ mod ends;
 mod exits;
 mod failed_starts;
 mod fidelity;
+mod host_state;
 mod input_end;
 mod isolation;
 mod named;

@@ -59,6 +59,9 @@ pub(crate) struct Arguments {
     /// The most descriptors that the server may have; by default as many as whoever starts it
     #[arg(long)]
     descriptors: Option<u64>,
+    /// Take the server for the same whatever has changed of what its script imports
+    #[arg(long)]
+    no_sources: bool,
     /// The process behind it
     #[arg(long, hide = true)]
     detached: bool,
@@ -79,6 +82,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
         wait_ms,
         name,
         descriptors: most,
+        no_sources,
         detached,
         command,
     } = arguments;
@@ -100,6 +104,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     if detached {
         let program = Program {
             title: name,
+            has_sources: !no_sources,
             ..program(command)
         };
         let wait = Duration::from_millis(wait_ms);
@@ -110,10 +115,12 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     let title = name
         .into_iter()
         .flat_map(|name| ["--name".into(), name.as_str().into()]);
+    let sources = no_sources.then(|| launch::NO_SOURCES.into());
     launch::launch(
         options
             .chain(wait)
             .chain(title)
+            .chain(sources)
             .chain(["--".into()])
             .chain(command)
             .collect(),

@@ -89,6 +89,9 @@ pub(crate) struct Arguments {
     /// Start the server at its first call: until then answer for it with what it said last
     #[arg(long, conflicts_with = "name")]
     lazy: bool,
+    /// Keep the server when a module that its script imports was edited
+    #[arg(long)]
+    no_sources: bool,
     /// Refused: only a server of servers.json can be shared
     #[arg(long, hide = true)]
     share: bool,
@@ -190,7 +193,11 @@ fn attempt(arguments: &Arguments) -> Result<ExitCode, StartError> {
             only,
             without: arguments.without.clone(),
         };
-        return Ok(bundle::run(&options(), claim, filter, arguments.lazy)?);
+        let all = bundle::Flags {
+            lazy: arguments.lazy,
+            has_sources: !arguments.no_sources,
+        };
+        return Ok(bundle::run(&options(), claim, filter, all)?);
     }
     if let Some(code) = url::run(arguments)? {
         return Ok(code);
@@ -204,8 +211,9 @@ fn attempt(arguments: &Arguments) -> Result<ExitCode, StartError> {
         let config = Arc::new(load_or_default());
         // What the user has named is one host's at a time.
         if arguments.name.is_none()
-            && let Some((shared, looking)) = servers::shared(name, &config)?
+            && let Some((mut shared, looking)) = servers::shared(name, &config)?
         {
+            shared.has_sources &= !arguments.no_sources;
             let settings = front_settings(&config);
             let claim = ClaimRequest {
                 resume: arguments.resume.or_else(|| servers::resume_of(name)),
@@ -218,6 +226,7 @@ fn attempt(arguments: &Arguments) -> Result<ExitCode, StartError> {
     }
     let program = Program {
         title: arguments.name.as_ref().or(claiming.entry()).cloned(),
+        has_sources: !arguments.no_sources,
         ..program(arguments.command.clone())
     };
     let named = arguments.name.clone().map(|name| Named {
@@ -306,6 +315,7 @@ pub(crate) fn program(command: Vec<OsString>) -> Program {
         name: words.next().unwrap_or_default(),
         arguments: words.collect(),
         title: None,
+        has_sources: true,
     }
 }
 

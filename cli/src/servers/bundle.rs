@@ -16,10 +16,20 @@ use mcp_sessiond_proxy::front::bundle::{
     Mistake, Rename, Server, Settings, Style, Time,
 };
 use mcp_sessiond_proxy::program::Program;
+use mcp_sessiond_proxy::server::shared::Shared;
 
 use super::{Entry, FileChange, Kind, Servers, ServersError, Watch, remote};
 use crate::config::{front_settings, load_or_default};
 use crate::ui::output::warn;
+
+/// What the command line says of all of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flags {
+    /// All are started at their first calls.
+    pub(crate) lazy: bool,
+    /// Whether an edit of what its script imports makes a server another one.
+    pub(crate) has_sources: bool,
+}
 
 /// Runs them all, until the host closes its end or is gone.
 ///
@@ -29,7 +39,7 @@ pub(crate) fn run(
     options: &Options,
     claim: ClaimRequest,
     filter: Filter,
-    lazy: bool,
+    flags: Flags,
 ) -> Result<ExitCode, ServersError> {
     let (path, servers) = read(&filter)?;
     // All of them are in one session: what must not be resumed in it is not resumed.
@@ -43,7 +53,7 @@ pub(crate) fn run(
         resume: claim.resume.or(never),
         ..claim
     };
-    warn_of_secrets(&servers, lazy);
+    warn_of_secrets(&servers, flags.lazy);
     let config = Arc::new(load_or_default());
     let listed = config.clone();
     let list = move || -> Box<dyn List> {
@@ -53,7 +63,7 @@ pub(crate) fn run(
             servers,
             watch,
             filter,
-            lazy,
+            flags,
             names: None,
             config: listed,
         })
@@ -117,7 +127,10 @@ pub(crate) fn listed(
             servers,
             watch: Watch::begin(&at),
             filter,
-            lazy: false,
+            flags: Flags {
+                lazy: false,
+                has_sources: true,
+            },
             names,
             config,
         })
@@ -146,8 +159,7 @@ struct FileServers {
     watch: Result<Watch, ServersError>,
     /// Of the command line.
     filter: Filter,
-    /// Whether all of them are started at their first calls.
-    lazy: bool,
+    flags: Flags,
     /// Those of the file that are meant. None: all that are not switched off.
     names: Option<Vec<String>>,
     config: Arc<Config>,
@@ -173,7 +185,7 @@ impl List for FileServers {
         let (servers, config) = (self.current(), &self.config);
         let meant = servers.all().filter(|(name, entry)| is_meant(name, *entry));
         meant
-            .map(|(name, entry)| server(name, entry, self.lazy, servers.path(), config))
+            .map(|(name, entry)| server(name, entry, self.flags, servers.path(), config))
             .collect()
     }
 
@@ -258,7 +270,7 @@ fn globs(texts: &[String]) -> Vec<Glob> {
 fn server(
     name: &str,
     entry: Result<&Entry, &str>,
-    lazy: bool,
+    flags: Flags,
     list: &Path,
     config: &Arc<Config>,
 ) -> Server {
@@ -276,7 +288,7 @@ fn server(
             entry.kind().written() + shared
         },
     );
-    let lazy = lazy || entry.is_ok_and(|entry| entry.options().lazy);
+    let lazy = flags.lazy || entry.is_ok_and(|entry| entry.options().lazy);
     let lazy = lazy && !entry.is_ok_and(may_be_another_account);
     let (list, config) = (list.to_owned(), config.clone());
     let entry = entry.cloned().map_err(str::to_owned);
@@ -288,8 +300,13 @@ fn server(
             .map(|entry| entry.shared(&list, &config))
             .transpose()
             .map_err(bad)?;
+        let says_so = |entry: &Entry| entry.options().has_sources;
+        let has_sources = flags.has_sources && entry.as_ref().is_ok_and(says_so);
         if let Some(shared) = shared.flatten() {
-            return Ok(Launch::Shared(shared));
+            return Ok(Launch::Shared(Shared {
+                has_sources,
+                ..shared
+            }));
         }
         match entry
             .as_ref()
@@ -313,6 +330,7 @@ fn server(
                     name: command.into(),
                     arguments,
                     title: own.parse().ok(),
+                    has_sources,
                 };
                 Ok(Launch::Program {
                     program,

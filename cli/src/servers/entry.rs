@@ -55,6 +55,8 @@ pub(crate) struct Options {
     pub(crate) lazy: bool,
     /// Whether its host's next connection gets it again. None: as the table of hosts says.
     pub(crate) resume: Option<Resume>,
+    /// Whether an edit of what its script imports makes it another server.
+    pub(crate) has_sources: bool,
     /// How many calls may be under way.
     pub(crate) calls: Option<NonZeroU32>,
     /// How long a call may take.
@@ -276,6 +278,7 @@ impl Options {
             rename: fields.map("rename")?,
             lazy: fields.flag("lazy")?,
             resume: fields.resume("resume")?,
+            has_sources: fields.flag_or("sources", true)?,
             calls: fields.count("calls")?,
             timeout: fields
                 .count("timeout_ms")?

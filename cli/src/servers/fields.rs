@@ -66,9 +66,12 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn flag(&self, key: &str) -> Result<bool, String> {
-        Ok(self
-            .read(key, "true or false", Value::as_bool)?
-            .unwrap_or_default())
+        self.flag_or(key, false)
+    }
+
+    pub(super) fn flag_or(&self, key: &str, default: bool) -> Result<bool, String> {
+        let read = self.read(key, "true or false", Value::as_bool)?;
+        Ok(read.unwrap_or(default))
     }
 
     pub(super) fn resume(&self, key: &str) -> Result<Option<Resume>, String> {

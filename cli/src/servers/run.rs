@@ -9,6 +9,7 @@ use std::sync::Arc;
 use mcp_sessiond_daemon::config::Config;
 use mcp_sessiond_process::executable;
 use mcp_sessiond_proto::Resume;
+use mcp_sessiond_proxy::keeper::launch::NO_SOURCES;
 use mcp_sessiond_proxy::server::shared::{Looking, Shared};
 
 use super::{Entry, Kind, Servers, ServersError};
@@ -137,6 +138,9 @@ fn prepared(
         .filter(|_| !says("--resume") && !says("--name"))
     {
         wrap.args(["--resume", resume.as_str()]);
+    }
+    if !entry.options().has_sources && !says(NO_SOURCES) {
+        wrap.arg(NO_SOURCES);
     }
     wrap.arg("--");
     if let Kind::Stdio {

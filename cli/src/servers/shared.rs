@@ -38,6 +38,7 @@ impl Entry {
             env,
             cwd,
             linger,
+            has_sources: self.options().has_sources,
         }))
     }
 }

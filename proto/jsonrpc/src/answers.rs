@@ -154,7 +154,12 @@ pub fn empty_result(id: &str) -> Bytes {
 
 /// A ping of ours.
 pub fn ping(number: u64) -> Bytes {
-    format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#).into()
+    bare_request(number, "ping")
+}
+
+/// A request of ours without parameters.
+pub fn bare_request(number: u64, method: &str) -> Bytes {
+    format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"{method}"}}"#).into()
 }
 
 /// A notification without parameters.

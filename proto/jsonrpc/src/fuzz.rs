@@ -6,6 +6,7 @@ use core::cell::OnceCell;
 
 use bytes::Bytes;
 
+use crate::capabilities::declare_list_changes;
 use crate::message::{Kind, Line, Part};
 use crate::{Oversized, edited, id_prefix, owned};
 
@@ -32,6 +33,9 @@ fn lines_are_read() {
         }
         let line = Bytes::copy_from_slice(line);
         assert_eq!(edited(&line, |_, _| {}), line);
+        let declared = edited(&line, declare_list_changes);
+        let changes = edited(&declared, declare_list_changes);
+        assert_eq!(changes, declared, "it is declared once");
         let there = id_prefix::tagged(&line, "x");
         assert!(there.len() >= line.len());
         for message in owned::Message::read(&line) {

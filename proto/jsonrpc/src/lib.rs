@@ -18,7 +18,8 @@
 //!
 //! What is written:
 //!
-//! - [`edits`]: splices. [`id_prefix`]: ids that tell whose they are.
+//! - [`edits`]: splices. [`id_prefix`]: ids that tell whose they are. [`capabilities`]: what a
+//!   server's answer to `initialize` declares.
 //! - [`answers`]: the messages that we write ourselves. [`code`]: the codes of errors.
 //!
 //! # Invariants
@@ -36,6 +37,7 @@
 extern crate alloc;
 
 pub mod answers;
+pub mod capabilities;
 pub mod code;
 pub mod edits;
 pub mod error;

@@ -17,6 +17,7 @@ use crate::core::{CallGuard, Core};
 use crate::life;
 use crate::names::{Names, Namespace, Origin};
 use crate::pipe::{BundleStore, Host, Source};
+use crate::roots::Roots;
 use crate::status::{BackendState, Failure, FailureCode, Status};
 
 /// A bundle: its backends, and by which names they are known.
@@ -56,6 +57,7 @@ impl Backends {
             keeping: tokio::sync::Mutex::default(),
             version: AtomicU64::new(0),
             tokens: Mutex::default(),
+            roots: Roots::default(),
             nonce: RandomState::new().build_hasher().finish(),
         });
         let bundle = Self {

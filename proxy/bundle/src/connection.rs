@@ -283,7 +283,8 @@ impl Connection {
     }
 }
 
-fn push(to: &mpsc::Sender<Bytes>, line: Bytes) {
+/// Sends a line, without waiting for it.
+pub(crate) fn push(to: &mpsc::Sender<Bytes>, line: Bytes) {
     if let Err(mpsc::error::TrySendError::Full(line)) = to.try_send(line) {
         let to = to.clone();
         tokio::spawn(async move { to.send(line).await });

@@ -17,6 +17,7 @@ use crate::call::{Call, Item, List, Target, matches};
 use crate::connection::{Answer, NoAnswer};
 use crate::names::{Names, Namespace, Origin};
 use crate::pipe::{BundleStore, Host, Receipt, Told};
+use crate::roots::Roots;
 use crate::status::{Failure, FailureCode, Status};
 
 /// How often names are given again because another process has given some, before they are not
@@ -57,6 +58,7 @@ pub(crate) struct Core {
     pub(crate) version: AtomicU64,
     /// The progress tokens of calls under way, and at which backend each is.
     pub(crate) tokens: Mutex<Vec<(Id, String)>>,
+    pub(crate) roots: Roots,
     /// Tells the ids of our requests from those of another process.
     pub(crate) nonce: u64,
 }
@@ -496,7 +498,10 @@ impl Core {
         let all = self.all_live();
         match &mut message {
             Message::Request { .. } => return,
-            Message::Answer { id, .. } => {
+            Message::Answer { id, outcome } => {
+                if self.roots.answer(id, outcome) {
+                    return;
+                }
                 for (backend, live) in &all {
                     if let Some(own) = id.without_prefix(backend.name()) {
                         *id = own;

@@ -10,6 +10,7 @@
 //!   for. [`status`]: the state of a bundle and of its backends.
 //! - [`backends`]: [`Backends`], the bundle itself. [`mod@core`]: what its tasks share, and which
 //!   backend a call is for. [`told`]: what a backend that is started again is sent again.
+//!   [`roots`]: the host's folders, of which it is asked once for all backends.
 //! - [`names`]: the names under which tools and prompts are listed.
 //! - [`mod@decorate`]: features that stand around a bundle, each a file below it.
 //! - [`server`]: [`BundleServer`], a bundle as one MCP server: messages in and messages out.
@@ -52,6 +53,7 @@ pub mod names;
 mod pace;
 mod pipe;
 mod refresh;
+mod roots;
 mod server;
 mod status;
 #[cfg(test)]

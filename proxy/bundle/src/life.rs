@@ -4,9 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mcp_sessiond_jsonrpc::object::Object;
 use mcp_sessiond_jsonrpc::owned::{Id, Message};
 use serde_json::value::RawValue;
+use tokio::sync::mpsc;
 
 use crate::backend::{Backend, LiveBackend, exited_early, lock};
 use crate::call::List;
@@ -14,6 +16,7 @@ use crate::connection::Connection;
 use crate::core::Core;
 use crate::pipe::{Pipe, Receipt};
 use crate::refresh::{refresh, spawn_retry};
+use crate::roots::ROOTS;
 use crate::status::{BackendState, Failure, FailureCode};
 
 /// How long a backend must run before it counts as stable, and is started again at once when it
@@ -122,14 +125,16 @@ async fn try_once(
     let opened = tokio::time::timeout_at(until, backend.source.open()).await;
     let Pipe { to, from, end } = opened.map_err(|_| late())??;
     backend.set_end(end);
+    let asker = to.clone();
     let connection = Connection::new(to, core.nonce);
     // Weak, so that a connection keeps neither the bundle nor its backend.
     let (weak_core, weak_backend) = (Arc::downgrade(core), Arc::downgrade(backend));
     let forwarding = connection.forward(from, move |message, receipt| {
         let (core, backend) = (weak_core.upgrade(), weak_backend.upgrade());
+        let asker = asker.clone();
         async move {
             if let (Some(core), Some(backend)) = (core, backend) {
-                receive(&core, &backend, message, receipt).await;
+                receive(&core, &backend, &asker, message, receipt).await;
             }
         }
     });
@@ -174,7 +179,13 @@ fn nonempty_lists(live: &LiveBackend) -> Vec<List> {
 }
 
 /// Passes a message of a backend on to the host, unless it is the bundle's own business.
-async fn receive(core: &Arc<Core>, backend: &Arc<Backend>, message: Message, receipt: Receipt) {
+async fn receive(
+    core: &Arc<Core>,
+    backend: &Arc<Backend>,
+    asker: &mpsc::Sender<Bytes>,
+    message: Message,
+    receipt: Receipt,
+) {
     if core.is_misdirected(backend, &message) {
         return receipt.confirm();
     }
@@ -190,6 +201,16 @@ async fn receive(core: &Arc<Core>, backend: &Arc<Backend>, message: Message, rec
             tokio::spawn(refresh(core.clone(), backend.clone(), list.changed()));
         }
         return receipt.confirm();
+    }
+    // A process that comes after this one knows by its id whose a question is, but not whose else.
+    if let Message::Request { id, method, .. } = &message
+        && method == ROOTS
+        && !core.settings.has_former
+    {
+        let of_host = id.clone().with_prefix(backend.name());
+        if !core.roots.ask(asker, id.clone(), of_host) {
+            return receipt.confirm();
+        }
     }
     core.host
         .receive(with_host_ids(backend.name(), message), receipt)

@@ -17,6 +17,7 @@
 //! - [`relay::front`]: fronts attach and leave, or continue each other with numbered lines.
 //! - [`relay::life`]: backends start, end, and are replaced.
 //! - [`relay::handshake`]: `initialize`, and what a backend that was started again is sent again.
+//! - [`relay::roots`]: whether the next host has the folders in which a backend works.
 //! - [`relay::era`]: what a host's probe for MCP's era gets, and what is learned from it.
 //! - [`relay::liveness`]: whether the backend still answers.
 //! - [`relay::losses`]: what fronts, the host's log and models are told of former backends.

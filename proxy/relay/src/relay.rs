@@ -9,6 +9,7 @@ pub(super) mod liveness;
 pub(super) mod losses;
 pub(super) mod messages;
 pub(super) mod queue;
+pub(super) mod roots;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +27,9 @@ use self::handshake::{Habits, Handshake};
 use self::life::{CloseHistory, Draining, Life};
 use self::liveness::Liveness;
 use self::losses::Losses;
+use self::messages::ROOTS;
 use self::queue::{Queue, ToBackend, ToFront};
+use self::roots::Roots;
 use crate::Millis;
 use crate::entry::Entry;
 use crate::numbers::{AnswerInfo, Numbers, Open, Tokens};
@@ -52,6 +55,9 @@ pub struct Limits {
     pub closes: u32,
     /// The time within which they are counted, in ms.
     pub closes_ms: u64,
+    /// The backend is the user's, or several hosts': it is not replaced because one of them has other
+    /// folders.
+    pub is_users: bool,
 }
 
 /// What the driver is to do.
@@ -69,6 +75,8 @@ pub enum Effect {
         /// Whether it is of no use to wait for it, since it hangs.
         kills: bool,
     },
+    /// The same for a backend that no host has used: nobody has to be told.
+    ReplaceUnused,
     /// Something was seen of servers of this command, which other keepers and fronts are to know.
     Learned(Learned),
     /// The backend has ended by itself, while a front is attached whose host does not wait for its
@@ -93,6 +101,9 @@ pub struct Relay {
     failures: u32,
     handshake: Handshake,
     habits: Habits,
+    /// What a former front has asked for, until the next one begins.
+    former_habits: Habits,
+    roots: Roots,
     liveness: Liveness,
     era: Era,
     closes: CloseHistory,
@@ -222,6 +233,8 @@ impl Relay {
             failures: 0,
             handshake: Handshake::default(),
             habits: Habits::default(),
+            former_habits: Habits::default(),
+            roots: Roots::default(),
             liveness: Liveness::default(),
             era: Era::default(),
             closes: CloseHistory::default(),
@@ -259,6 +272,7 @@ impl Relay {
             unasked,
             self.liveness_due(),
             self.drain_due(),
+            self.roots.due(),
         ];
         due.into_iter().flatten().min()
     }
@@ -288,6 +302,7 @@ impl Relay {
         self.forget(now);
         self.give_up_asks(now);
         self.check_liveness(now);
+        self.end_roots_wait(now);
         self.drain(now);
     }
 
@@ -325,7 +340,7 @@ impl Relay {
         self.refuse_asks();
         let front = self.front.as_ref()?;
         let entry = self.to_front.pull(front.meets())?;
-        let mut is_used = false;
+        let (mut is_used, mut does_more) = (false, false);
         for (_, part) in &entry.parts {
             if let ToFront::Ask(number, _) = part
                 && let Some(ask) = self.asks.open.get_mut(number)
@@ -333,9 +348,12 @@ impl Relay {
                 ask.kind.handed = Some(self.connections);
                 // The host has it now, and the backend waits for the answer.
                 is_used |= &*ask.method != "ping";
+                // The next host is asked for its roots anew.
+                does_more |= !matches!(&*ask.method, "ping" | ROOTS);
             }
         }
-        if is_used {
+        self.used |= is_used;
+        if does_more {
             self.note_use();
         }
         Some(entry.line)
@@ -362,6 +380,8 @@ impl Relay {
                         ToBackend::Cancel(call) => is_sent(call),
                         _ => false,
                     })?
+                } else if self.roots.holds() {
+                    self.pull_before_calls()?
                 } else {
                     self.to_backend.pull(0)?
                 };

@@ -26,6 +26,12 @@ impl Version {
         self.0.len() == 10 && self.0.bytes().enumerate().all(shape)
     }
 
+    /// Whether hosts of this version are told of changed lists only where they have subscribed to that
+    /// (MCP 2026-07-28, Subscriptions).
+    pub(super) fn listens(&self) -> bool {
+        self.is_date() && &*self.0 >= "2026-07-28"
+    }
+
     /// Whether a host that speaks this version can go on with a server that answered `answered` to
     /// `requested`: a host must take an older version than it asked for, or hang up.
     pub(super) fn can_use(&self, answered: &Self, requested: &Self) -> bool {

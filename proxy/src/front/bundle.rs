@@ -228,6 +228,7 @@ fn serve_host(
         name: DISPLAY_NAME.into(),
         arguments: Vec::new(),
         title: None,
+        has_sources: true,
     };
     claim.program = Some(DISPLAY_NAME.to_owned());
     let (to, own) = (options.clone(), claim.clone());

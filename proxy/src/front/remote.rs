@@ -69,6 +69,7 @@ fn serve_host(
         name: shown.into(),
         arguments: Vec::new(),
         title: None,
+        has_sources: true,
     };
     let claimed = runtime.block_on(async {
         let keeper = KeeperConnector::new(options.clone(), claim, program, mask, settings);

@@ -41,6 +41,7 @@ use super::front_connection::FrontConnection;
 use super::program_change::ProgramFile;
 use super::requests::{FrontRule, Incoming, KeeperContext, receive};
 use super::sharing::{self, Sharing};
+use super::sources::Sources;
 use super::spare::Spare;
 use super::stderr_ring::StderrRing;
 use crate::alarm::Alarm;
@@ -79,6 +80,11 @@ pub struct Keeper {
     pub(super) program: Program,
     /// The program's files, to notice changes.
     program_file: Option<ProgramFile>,
+    sources: Option<Sources>,
+    /// The file of these for which the running backend was started.
+    edited: Option<String>,
+    /// The host of the latest front, where a former one's may have been another process.
+    last_host: Option<ProcessId>,
     pub(super) relay: Relay,
     children: Arc<Children>,
     pub(super) backend: Option<Backend>,
@@ -206,6 +212,7 @@ impl Keeper {
             stop_wait_ms: kept.stop_wait_ms,
             closes: kept.closes,
             closes_ms: kept.closes_ms,
+            is_users: kept.owner.is_none(),
         };
         let relay = if context.service.is_some() {
             Relay::continuing(limits)
@@ -221,6 +228,9 @@ impl Keeper {
             control,
             program,
             program_file: None,
+            sources: None,
+            edited: None,
+            last_host: None,
             relay: relay.knowing(discover),
             context: Arc::new(context),
             children,
@@ -640,6 +650,10 @@ impl Keeper {
                 } else {
                     self.graceful()
                 });
+                self.start_due = true;
+            }
+            Effect::ReplaceUnused => {
+                self.retire(self.graceful());
                 self.start_due = true;
             }
             Effect::Ended(why) => {

@@ -22,6 +22,9 @@ use tokio::time::timeout_at;
 use crate::program::Program;
 use crate::signals::GivenMask;
 
+/// The option of `wrap` and `keep` by which what a script imports does not count.
+pub const NO_SOURCES: &str = "--no-sources";
+
 /// How often it is looked what a keeper does that takes long to start, and for how long it may only
 /// wait.
 const LOOK: Duration = Duration::from_millis(100);
@@ -163,6 +166,9 @@ impl Launch<'_> {
         }
         if let Some(title) = &self.program.title {
             command.args(["--name", title.as_str()]);
+        }
+        if !self.program.has_sources {
+            command.arg(NO_SOURCES);
         }
         command
             .arg("--")

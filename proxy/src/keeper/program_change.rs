@@ -1,5 +1,5 @@
 //! Whether the program of a backend has changed since it was started: its script, or its
-//! executable.
+//! executable. What a script imports, [`super::sources`] has.
 //!
 //! Nothing else among the arguments is looked at: a database that the server writes itself is no
 //! change of it. What a launcher (`npx`, `uvx`, `sh -c`) starts can't be known.
@@ -18,11 +18,18 @@ use crate::program::Program;
 /// Of larger files the content is not kept in mind.
 const MOST: u64 = 4 * 1024 * 1024;
 
-/// A file, as it was when the backend was started.
+/// A program's file, as it was when the backend was started.
 #[derive(Debug)]
 pub struct ProgramFile {
     path: PathBuf,
+    content: Content,
+}
+
+/// What was in a file.
+#[derive(Debug)]
+pub(super) struct Content {
     stamp: Stamp,
+    /// Not of a large one.
     digest: Option<[u8; 32]>,
 }
 
@@ -55,31 +62,57 @@ impl ProgramFile {
             Runs::Script(options) => (script(&program.arguments, options)?, true),
             Runs::Itself => (program.executable()?, false),
         };
-        let (stamp, digest) = look(&path).ok()?;
-        (digest.is_some() || !is_script).then_some(Self {
-            path,
-            stamp,
-            digest,
-        })
+        let content = Content::of(&path).ok()?;
+        (content.digest.is_some() || !is_script).then_some(Self { path, content })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// What has changed, for people. A file that is gone or can't be read is no other program; one
     /// of which only the date is another is the same.
     pub fn changed(&self) -> Option<String> {
-        let (stamp, digest) = look(&self.path).ok()?;
-        let is_same = match (self.digest, digest) {
-            _ if stamp == self.stamp => true,
-            (Some(former), Some(now)) => former == now,
+        let name = self.path.file_name().unwrap_or(self.path.as_os_str());
+        let has_changed = self.content.has_changed(&self.path);
+        has_changed.then(|| name.to_string_lossy().into_owned())
+    }
+}
+
+impl Content {
+    /// Of a regular file.
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        // A FIFO among the arguments would keep whoever opens it waiting.
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut file = File::open(path)?;
+        let stamp = Stamp::of(&file.metadata()?);
+        let digest = digest(&mut file, stamp.size)?;
+        Ok(Self { stamp, digest })
+    }
+
+    /// Whether there is something else in the file now. One that is gone or can't be read has not
+    /// changed.
+    pub(super) fn has_changed(&self, path: &Path) -> bool {
+        let is_same = |metadata: Metadata| Stamp::of(&metadata) == self.stamp;
+        if std::fs::metadata(path).is_ok_and(is_same) {
+            return false;
+        }
+        let Ok(Self { stamp, digest }) = Self::of(path) else {
+            return false;
+        };
+        match (self.digest, digest) {
+            (Some(former), Some(now)) => former != now,
             // Nobody can write to an executable while it runs: another one has another inode, or
             // another size.
             (None, None) => {
                 (stamp.device, stamp.inode, stamp.size)
-                    == (self.stamp.device, self.stamp.inode, self.stamp.size)
+                    != (self.stamp.device, self.stamp.inode, self.stamp.size)
             }
-            _ => false,
-        };
-        let name = self.path.file_name().unwrap_or(self.path.as_os_str());
-        (!is_same).then(|| name.to_string_lossy().into_owned())
+            _ => true,
+        }
     }
 }
 
@@ -104,24 +137,18 @@ pub(crate) fn stamps(program: &Program) -> String {
     format!("{stamps:?}")
 }
 
-/// A regular file's stamp, and the digest of its content if that is small.
-fn look(path: &Path) -> io::Result<(Stamp, Option<[u8; 32]>)> {
-    // A FIFO among the arguments would keep whoever opens it waiting.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let mut file = File::open(path)?;
-    let stamp = Stamp::of(&file.metadata()?);
-    if stamp.size >= MOST {
-        return Ok((stamp, None));
+/// The digest of a file's content, if that is small.
+fn digest(file: &mut File, size: u64) -> io::Result<Option<[u8; 32]>> {
+    if size >= MOST {
+        return Ok(None);
     }
     let mut hash = Sha256::new();
     let mut chunk = vec![0; 64 * 1024];
     let mut left = MOST;
     loop {
         match file.read(&mut chunk)? {
-            0 => return Ok((stamp, Some(hash.finalize().into()))),
-            read if read as u64 > left => return Ok((stamp, None)),
+            0 => return Ok(Some(hash.finalize().into())),
+            read if read as u64 > left => return Ok(None),
             read => {
                 left -= read as u64;
                 hash.update(&chunk[..read]);
@@ -198,6 +225,7 @@ mod tests {
             name: name.into(),
             arguments: arguments.iter().map(OsString::from).collect(),
             title: None,
+            has_sources: true,
         }
     }
 

@@ -305,6 +305,7 @@ mod tests {
             name: "sh".into(),
             arguments,
             title: None,
+            has_sources: true,
         };
         let connector = ChildConnector {
             program,

@@ -42,6 +42,8 @@ pub struct Shared {
     pub cwd: Option<PathBuf>,
     /// How long it stays when nobody uses it any more.
     pub linger: Duration,
+    /// Of a host that can't share it: see [`Program::has_sources`].
+    pub has_sources: bool,
 }
 
 /// Looks up again what a shared server's entry stands for: a secret may have been renewed since a
@@ -84,6 +86,7 @@ impl Shared {
             name: self.command.clone().into(),
             arguments,
             title: self.name.parse().ok(),
+            has_sources: self.has_sources,
         }
     }
 

@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         name: name.into(),
         arguments: arguments.iter().map(Into::into).collect(),
         title: None,
+        has_sources: true,
     };
     run(claim, program, polls.expect("a number"));
     ExitCode::SUCCESS

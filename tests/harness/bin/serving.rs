@@ -137,6 +137,7 @@ fn program(command: &Value) -> Command {
         name,
         arguments: words.collect(),
         title: None,
+        has_sources: true,
     };
     Command {
         program,

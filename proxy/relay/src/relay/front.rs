@@ -217,7 +217,8 @@ impl Relay {
         // The next host begins with a server that is started for it.
         self.died_silent = None;
         self.calls.tokens.clear();
-        self.habits.clear();
+        self.habits_end();
+        self.roots.host_left();
         self.handshake.forget_waiter();
         self.cancel_liveness_wait();
         self.forget_former();

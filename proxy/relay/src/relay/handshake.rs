@@ -10,11 +10,13 @@ use core::cell::OnceCell;
 
 use bytes::Bytes;
 use mcp_sessiond_jsonrpc::answers;
+use mcp_sessiond_jsonrpc::capabilities::declare_list_changes;
 use mcp_sessiond_jsonrpc::message::{Kind, Line, Message};
 use mcp_sessiond_jsonrpc::readable::Readable;
 use mcp_sessiond_jsonrpc::{Edits, edited};
 
 use super::life::{FirstRequest, Life};
+use super::messages::only_asks;
 use super::queue::ToBackend;
 use super::{Call, Purpose, Relay};
 use crate::Millis;
@@ -26,6 +28,10 @@ use crate::version::{InitializeParams, Told, Version};
 const SUBSCRIPTIONS_MAX: usize = 256;
 /// Bytes of the parameters of such a request. Larger ones are not remembered.
 const PARAMS_MAX: usize = 4 * 1024;
+
+/// The level of MCP's that a server's log messages have where no host has asked for one: most SDKs
+/// send all then.
+const LEVEL: &str = "debug";
 
 /// How far the backend's initialisation is.
 #[derive(Default)]
@@ -93,9 +99,15 @@ impl Habits {
         !self.subscriptions.is_empty()
     }
 
-    /// The front is gone.
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.level.is_none() && self.subscriptions.is_empty()
+    }
+
+    /// More was asked for, later.
+    fn join(&mut self, later: Self) {
+        self.level = later.level.or(self.level.take());
+        self.subscriptions.extend(later.subscriptions);
     }
 }
 
@@ -109,7 +121,13 @@ impl Relay {
             .is_some_and(|host| host.connection != self.connections);
         self.note_host(message, id);
         self.era_initializes();
+        if comes_back {
+            self.check_roots();
+        }
         if self.handshake.answer.is_some() {
+            if comes_back {
+                self.undo_habits(now);
+            }
             let until = if comes_back && self.is_answer_usable() {
                 self.liveness_deadline(now)
             } else {
@@ -157,9 +175,19 @@ impl Relay {
         if method != "initialize" {
             return;
         }
+        let host = self.handshake.host.as_ref();
+        let is_same = host.is_some_and(|host| host.line == *initialize);
         self.note_host(&message, id);
         if self.handshake.answer.is_some() {
+            // It may be the same host, which has lost its connection and believes that it has
+            // subscribed.
+            if is_same {
+                self.habits = core::mem::take(&mut self.former_habits);
+            }
+            self.undo_habits(now);
             self.answer_from_memory(None, now);
+            self.check_roots();
+            self.ask_for_roots(now);
         } else if self.handshake.revive || self.handshake.pending.is_some() {
             self.handshake.waiter = Some(Waiter { id: None });
         } else {
@@ -284,10 +312,30 @@ impl Relay {
         }
         match id {
             Some(id) => {
-                let line = with_id(answer, id);
+                let line = self.answer_for_host(answer, id);
                 self.tell_front(line);
+                self.say_open_call(now);
             }
             None => self.announce_lists(),
+        }
+    }
+
+    /// The backend's answer, as the latest host gets it.
+    fn answer_for_host(&self, answer: &Bytes, id: &str) -> Bytes {
+        edited(answer, |message, edits| {
+            if let Kind::Answer { id: own, .. } = &message.kind {
+                edits.replace(message, own, id);
+                self.declare_lists(message, edits);
+            }
+        })
+    }
+
+    /// The latest host is told of changed lists, since the backend may be started again and have
+    /// others then.
+    pub(super) fn declare_lists(&self, message: &Message<'_>, edits: &mut Edits) {
+        let host = self.handshake.host.as_ref();
+        if host.is_some_and(|host| !host.version.listens()) {
+            declare_list_changes(message, edits);
         }
     }
 
@@ -326,6 +374,7 @@ impl Relay {
     pub(super) fn serve_waiter(&mut self, now: Millis) {
         if let Some(waiter) = self.handshake.waiter.take() {
             self.answer_from_memory(waiter.id.as_deref(), now);
+            self.ask_for_roots(now);
         }
     }
 
@@ -355,10 +404,11 @@ impl Relay {
     }
 
     /// The host has the answer.
-    pub(super) fn host_initialized(&mut self) -> Verdict<ToBackend> {
+    pub(super) fn host_initialized(&mut self, now: Millis) -> Verdict<ToBackend> {
         if let Some(front) = &mut self.front {
             front.ready = true;
         }
+        self.ask_for_roots(now);
         if self.handshake.initialized || self.handshake.revive {
             return None;
         }
@@ -399,6 +449,62 @@ impl Relay {
                 subscriptions.insert(uri, params.into());
             }
             _ => {}
+        }
+    }
+
+    /// The front is gone that has asked for something.
+    pub(super) fn habits_end(&mut self) {
+        let habits = core::mem::take(&mut self.habits);
+        // One that only probes leaves what the front before it has asked for.
+        self.former_habits.join(habits);
+    }
+
+    /// The backend is gone that has heard of it.
+    pub(super) fn forget_former_habits(&mut self) {
+        self.former_habits = Habits::default();
+    }
+
+    /// Another host begins: the running backend no longer does what a former one has asked for.
+    fn undo_habits(&mut self, now: Millis) {
+        let Habits {
+            level,
+            subscriptions,
+        } = core::mem::take(&mut self.former_habits);
+        let params = |name: &str, value: &str| {
+            let value = serde_json::Value::from(value);
+            format!(r#"{{"{name}":{value}}}"#)
+        };
+        let level = level.map(|_| ("logging/setLevel", params("level", LEVEL)));
+        let uris = subscriptions.into_keys();
+        let ends = uris.map(|uri| ("resources/unsubscribe", params("uri", &uri)));
+        for (method, params) in level.into_iter().chain(ends) {
+            self.send_ours(method, &params, now);
+        }
+    }
+
+    /// A request of our own, whose answer nobody needs.
+    fn send_ours(&mut self, method: &str, params: &str, now: Millis) {
+        let number = self.calls.numbers.ours();
+        self.lane
+            .push_back(answers::request(number, method, params));
+        self.open_ours(number, method, Purpose::Replay, now);
+    }
+
+    /// A call that a former host has made may keep the backend from answering this one.
+    fn say_open_call(&mut self, now: Millis) {
+        let calls = self.calls.open.values().filter(|call| {
+            let is_open = call.kind.sent && call.cancelled.is_none();
+            let is_former = call.kind.purpose == Purpose::Plain && !self.is_current(call.asker);
+            is_open && is_former && !only_asks(&call.method)
+        });
+        if let Some(since) = calls.map(|call| call.made).min() {
+            let age = match now.saturating_sub(since) / 1000 {
+                0 => "less than 1".to_string(),
+                seconds => seconds.to_string(),
+            };
+            self.say(format!(
+                "a call of the previous connection has been open for {age} s; the server may answer nothing else until it has ended"
+            ));
         }
     }
 
@@ -499,10 +605,7 @@ impl Relay {
             .chain(subscriptions.map(|params| ("resources/subscribe", params.clone())))
             .collect();
         for (method, params) in requests {
-            let number = self.calls.numbers.ours();
-            self.lane
-                .push_back(answers::request(number, method, &params));
-            self.open_ours(number, method, Purpose::Replay, now);
+            self.send_ours(method, &params, now);
         }
     }
 

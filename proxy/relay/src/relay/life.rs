@@ -218,7 +218,7 @@ impl Relay {
             self.failures = 0;
         }
         let is_no_failure = match before.before() {
-            Before::Wanted(_) | Before::OnProbe(_) => true,
+            Before::Wanted(_) | Before::Unused(_) | Before::OnProbe(_) => true,
             Before::Ended(_) => lived >= STABLE_MS,
             Before::Refuses(_) | Before::Hangs(_) => false,
         };
@@ -241,7 +241,9 @@ impl Relay {
         let is_on_probe = matches!(before.before(), Before::OnProbe(_));
         let replaces = match before.before() {
             Before::Ended(_) | Before::OnProbe(_) => None,
-            Before::Refuses(_) | Before::Hangs(_) | Before::Wanted(_) => Some(before.why().into()),
+            Before::Refuses(_) | Before::Hangs(_) | Before::Wanted(_) | Before::Unused(_) => {
+                Some(before.why().into())
+            }
         };
         self.life = Life::Down {
             at: now + wait,
@@ -300,6 +302,8 @@ impl Relay {
     /// asks that nobody was handed.
     pub(super) fn forget_backend(&mut self) -> Vec<ToFront> {
         self.lane.clear();
+        self.forget_roots();
+        self.forget_former_habits();
         self.handshake.initialized = false;
         self.liveness_ends(false);
         self.asks.tokens.clear();
@@ -445,8 +449,7 @@ impl Relay {
             ));
         }
         let changed = changed?;
-        let is_free = self.is_idle() && self.asks.open.is_empty() && !self.closes.parked;
-        if self.closes.orderly && is_free {
+        if self.is_free_to_change() {
             return Some(format!(
                 "{changed} has changed since the server was started"
             ));
@@ -463,6 +466,13 @@ impl Relay {
         None
     }
 
+    /// Whether a host that comes now may get a fresh backend because its program has changed: the
+    /// former one has closed it, no call is open, and no answer undelivered.
+    pub fn is_free_to_change(&self) -> bool {
+        let is_idle = self.is_idle() && self.asks.open.is_empty();
+        self.closes.orderly && is_idle && !self.closes.parked
+    }
+
     /// The backend has answered pings, and does not any more.
     pub(super) fn replace_hung(&mut self, now: Millis) {
         let why = format!(
@@ -475,7 +485,12 @@ impl Relay {
 
     /// Ends the running backend in favour of a fresh one, since a host wants that.
     pub(super) fn replace_wanted(&mut self, why: String, next: FirstRequest, now: Millis) {
-        let before = self.note(Before::Wanted(why));
+        self.replace_for(Before::Wanted(why), next, now);
+    }
+
+    /// The same, for a reason that says whether anybody is told.
+    pub(super) fn replace_for(&mut self, before: Before, next: FirstRequest, now: Millis) {
+        let before = self.note(before);
         self.replace(&before, next, now);
     }
 
@@ -524,7 +539,10 @@ impl Relay {
         if matches!(self.life, Life::Running { .. }) {
             self.life = Life::Ordered;
             self.last_error = Some(why.clone());
-            self.effects.push(Effect::Replace { why, kills });
+            self.effects.push(match before.before() {
+                Before::Unused(_) => Effect::ReplaceUnused,
+                _ => Effect::Replace { why, kills },
+            });
         }
         match next {
             FirstRequest::OfHost | FirstRequest::Revive => {}

@@ -29,6 +29,8 @@ pub(super) enum Before {
     Hangs(String),
     /// The user or a host wants another one. Whoever comes is told why.
     Wanted(String),
+    /// A host wants another one, and none has used this one: nobody has to be told.
+    Unused(String),
 }
 
 /// The same, once it is on record: no backend is taken for lost, or replaced, without it.
@@ -46,7 +48,8 @@ impl Noted {
             | Before::OnProbe(why)
             | Before::Refuses(why)
             | Before::Hangs(why)
-            | Before::Wanted(why) => why,
+            | Before::Wanted(why)
+            | Before::Unused(why) => why,
         }
     }
 }
@@ -70,6 +73,11 @@ impl Losses {
     /// What the next front has to tell.
     pub(super) fn untold(&self) -> Vec<String> {
         self.ended.iter().cloned().collect()
+    }
+
+    /// Whether something is lost with the backend.
+    pub(super) fn is_used(&self) -> bool {
+        self.used
     }
 
     /// A backend is gone: `why`, in words that follow "the previous server".
@@ -109,7 +117,7 @@ impl Relay {
             Before::Refuses(why) | Before::Hangs(why) => self
                 .losses
                 .note_unread(format!("the previous server was replaced ({why})")),
-            Before::OnProbe(_) | Before::Wanted(_) => {}
+            Before::OnProbe(_) | Before::Wanted(_) | Before::Unused(_) => {}
         }
         self.forget_use();
         Noted(before)

@@ -22,6 +22,9 @@ use crate::entry::{Entry, Verdict, translate};
 use crate::numbers::{AnswerInfo, Numbers, Open, display_method};
 use crate::version::Capability;
 
+/// The request of a backend for its host's folders.
+pub(super) const ROOTS: &str = "roots/list";
+
 /// How long a call or an ask that was cancelled is remembered, in ms: the answer may come all the
 /// same.
 const CANCELLED_MS: u64 = 10 * 60 * 1000;
@@ -89,12 +92,12 @@ impl Relay {
         match &message.kind {
             Kind::Request { id, method } => self.front_request(message, id, method, now),
             Kind::Notification { method } => match &**method {
-                "notifications/initialized" => self.host_initialized(),
+                "notifications/initialized" => self.host_initialized(now),
                 "notifications/cancelled" => self.host_cancels(message, now),
                 "notifications/progress" => self.host_progress(message),
                 _ => Some((Edits::default(), ToBackend::Notice)),
             },
-            Kind::Answer { id, .. } => self.host_answers(message, id),
+            Kind::Answer { id, .. } => self.host_answers(message, id, now),
         }
     }
 
@@ -119,6 +122,7 @@ impl Relay {
         {
             front.ready = true;
         }
+        self.ask_for_roots(now);
         // A server that has ended is started again for whoever wants more of it.
         if method == "ping" && self.rests() {
             self.tell_front(answers::empty_result(id));
@@ -133,6 +137,9 @@ impl Relay {
         }
         let (edits, number) = self.take_call(message, id, method, Purpose::Plain, now);
         self.note_habit(method, message, &edits);
+        if !only_looks(method) {
+            self.note_waiting_call(now);
+        }
         Some((edits, ToBackend::Call(number)))
     }
 
@@ -206,10 +213,13 @@ impl Relay {
         Some((edits, ToBackend::Answer))
     }
 
-    fn host_answers(&mut self, message: &Message<'_>, id: &str) -> Verdict<ToBackend> {
+    fn host_answers(&mut self, message: &Message<'_>, id: &str, now: Millis) -> Verdict<ToBackend> {
         let mut edits = Edits::default();
         // An error without an id is about what was not JSON-RPC.
         if id != "null" {
+            if number(id).is_some_and(|number| self.takes_roots(number, message, now)) {
+                return None;
+            }
             let connection = Some(self.connections);
             let asked = number(id).filter(|number| {
                 self.asks
@@ -221,6 +231,9 @@ impl Relay {
                 self.counts.dropped += 1;
                 return None;
             };
+            if &*ask.method == ROOTS {
+                self.roots.note_answer(Some(message));
+            }
             edits.replace(message, id, ask.id);
         }
         Some((edits, ToBackend::Answer))
@@ -445,6 +458,9 @@ impl Relay {
         }
         let mut edits = Edits::default();
         edits.replace(message, id, call.id.clone());
+        if call.kind.purpose == Purpose::Initialize {
+            self.declare_lists(message, &mut edits);
+        }
         if let Some(listen) = (&*call.method == LISTEN)
             .then(|| message.answered_subscription())
             .flatten()
@@ -573,6 +589,9 @@ impl Relay {
             self.lane.push_back(answers::empty_result(id));
             return None;
         }
+        if method == ROOTS {
+            self.roots.note_question();
+        }
         let number = self.asks.numbers.take(id);
         let text = number.to_string();
         let mut edits = Edits::default();
@@ -596,7 +615,7 @@ impl Relay {
         let need = match method {
             "sampling/createMessage" => Some(Capability::Sampling),
             "elicitation/create" => Some(Capability::Elicitation),
-            "roots/list" => Some(Capability::Roots),
+            ROOTS => Some(Capability::Roots),
             _ => None,
         };
         Some((edits, ToFront::Ask(number, need)))
@@ -676,6 +695,9 @@ impl Relay {
             if let ToFront::Ask(number, _) = part
                 && let Some(ask) = self.asks.open.remove(&number)
             {
+                if &*ask.method == ROOTS {
+                    self.roots.note_answer(None);
+                }
                 self.to_backend
                     .push(Entry::one(answers::not_able(&ask.id), ToBackend::Answer));
             }
@@ -735,24 +757,24 @@ impl Relay {
 }
 
 /// Whether a request only asks whether the server runs, or for its protocol version.
-fn only_asks(method: &str) -> bool {
+pub(super) fn only_asks(method: &str) -> bool {
     matches!(method, PROBE | "ping")
+}
+
+/// Whether a request asks no more than that and what there is.
+pub(super) fn only_looks(method: &str) -> bool {
+    let lists = matches!(
+        method,
+        "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list"
+    );
+    lists || only_asks(method)
 }
 
 /// Whether a message of the host makes the backend do more than initialise, answer pings and
 /// list: then the backend may keep state because of it.
 fn is_use(kind: &Kind<'_>) -> bool {
     match kind {
-        Kind::Request { method, .. } => !matches!(
-            &**method,
-            "initialize"
-                | PROBE
-                | "ping"
-                | "tools/list"
-                | "prompts/list"
-                | "resources/list"
-                | "resources/templates/list"
-        ),
+        Kind::Request { method, .. } => method != "initialize" && !only_looks(method),
         Kind::Notification { method } => !matches!(
             &**method,
             "notifications/initialized" | "notifications/cancelled" | "notifications/progress"

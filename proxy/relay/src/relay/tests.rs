@@ -15,6 +15,7 @@ mod model;
 mod oversized;
 mod probing;
 mod requests;
+mod roots;
 mod unreadable;
 mod used;
 mod world;
@@ -32,8 +33,9 @@ const LIMITS: Limits = Limits {
     stop_wait_ms: 2_000,
     closes: 3,
     closes_ms: 60_000,
+    is_users: false,
 };
-const ANSWER: &str = r#"{"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"prompts":{}}},"jsonrpc":"2.0","id":ID}"#;
+const ANSWER: &str = r#"{"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true}}},"jsonrpc":"2.0","id":ID}"#;
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 struct Bench {

@@ -304,6 +304,7 @@ impl Source for Backend {
                 name: OsString::new(),
                 arguments: Vec::new(),
                 title: None,
+                has_sources: true,
             };
             let until = Instant::now() + self.common.settings.keeper_wait;
             match self.to_keeper(name, program, LaunchEnv::default()) {

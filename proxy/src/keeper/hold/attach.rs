@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcp_sessiond_process::{PinnedProcess, ProcessId};
+use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId, Table};
 use mcp_sessiond_proto::backends::frame::{Frame, Kind};
 use mcp_sessiond_proto::backends::{
     Attach, Attached, CountedRequest, Counts, KeeperReply, LeftRequest, ProcessRef, Remembered,
@@ -198,16 +198,26 @@ impl Keeper {
         self.detach();
         self.report_counts();
         let process = front.id();
-        self.arrived = Some(front);
         let now = self.now();
         let initialize = attach
             .initialize
             .map(|line| Bytes::copy_from_slice(line.as_str().as_bytes()));
+        let is_new_host = self.is_new_host(&front);
         let changed = self
             .program_file
             .as_ref()
             .filter(|_| self.backend.is_some())
             .and_then(ProgramFile::changed);
+        let edited = match (&changed, &initialize) {
+            (None, None) if !is_new_host => self.edited_source(),
+            _ => None,
+        };
+        let is_again = edited.is_some() && edited == self.edited;
+        if changed.is_some() || edited.is_some() {
+            self.edited.clone_from(&edited);
+        }
+        let changed = changed.or(edited);
+        self.arrived = Some(front);
         let attached = self.relay.attach(initialize, changed.as_deref(), now);
         self.relay.refuse_after_loss(attach.refuses_after_loss);
         if let Some(why) = attach.lost {
@@ -242,7 +252,31 @@ impl Keeper {
         if !matches!(told, Ok(Ok(()))) {
             self.detach();
         }
+        if let Some(file) = self.edited.clone().filter(|_| is_again) {
+            self.log_line(&format!(
+                "{file} has changed for the second time in a row; if the server writes it itself, `\"sources\": false` in servers.json, or \
+                 `wrap --no-sources`, leaves such files out"
+            ));
+        }
         self.trim_at = Some(Instant::now() + SETTLED);
+    }
+
+    /// A file that the running backend's script may import and that has changed, where a front that
+    /// attaches now gets a fresh one because of it.
+    fn edited_source(&self) -> Option<String> {
+        let sources = self.sources.as_ref().filter(|_| self.backend.is_some())?;
+        self.relay.is_free_to_change().then(|| sources.changed())?
+    }
+
+    /// Whether a front's host is another process than the one that has had the backend.
+    fn is_new_host(&mut self, front: &PinnedProcess) -> bool {
+        if self.kept.owner.is_some() {
+            return false;
+        }
+        let host = process::find_host(front, &Table::default()).host.ok();
+        let host = host.map(|host| host.id());
+        let former = std::mem::replace(&mut self.last_host, host);
+        host.is_none() || former != host
     }
 
     pub(super) fn detach(&mut self) {

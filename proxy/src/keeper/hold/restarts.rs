@@ -17,6 +17,7 @@ use super::{End, Keeper, LAST_LINES_WAIT};
 use crate::keeper::backend::Backend;
 use crate::keeper::children::StopMode;
 use crate::keeper::program_change::ProgramFile;
+use crate::keeper::sources::Sources;
 use crate::lines::{Line, PendingLine};
 
 impl Keeper {
@@ -117,6 +118,10 @@ impl Keeper {
         self.ring.begin();
         self.program_file = ProgramFile::of(&self.program);
         let backend = Backend::start(&self.program, &self.children, &self.mask)?;
+        // Not before: nobody waits for it.
+        let script = self.program_file.as_ref().map(ProgramFile::path);
+        let script = script.filter(|_| self.program.has_sources && self.sharing.is_none());
+        self.sources = script.map(|script| Sources::of(script.to_owned()));
         let request = StartedRequest {
             session: self.context.session.clone(),
             keeper: self.context.keeper,

@@ -337,3 +337,28 @@ async fn a_backend_is_told_what_the_host_can_do() {
     a.hears("notifications/roots/list_changed", 1).await;
     assert_eq!(a.count("notifications/initialized"), 1, "each has its own");
 }
+
+/// Each of them may have asked before its lists are known.
+#[tokio::test(start_paused = true)]
+async fn backends_that_ask_for_roots_at_once_are_one_question_to_the_host() {
+    let (a, b) = (Fake::new("a"), Fake::new("b"));
+    let world = World::of(&[&a, &b]).await;
+    let asks = |id: u64| json!({"jsonrpc": "2.0", "id": id, "method": "roots/list"});
+    a.says(&asks(7)).await;
+    b.says(&asks(8)).await;
+    let asked = world.told().await;
+    assert_eq!(asked["method"], "roots/list");
+    let roots = json!({"roots": [{"uri": "file:///a"}]});
+    let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": roots});
+    world.tell(&answer).await;
+    for (fake, id) in [(&a, 7), (&b, 8)] {
+        assert_eq!(fake.is_answered(id).await, roots);
+    }
+    // What is asked later is another question.
+    b.says(&asks(9)).await;
+    let again = world.told().await;
+    assert_eq!(again["method"], "roots/list");
+    let answer = json!({"jsonrpc": "2.0", "id": again["id"], "result": roots});
+    world.tell(&answer).await;
+    assert_eq!(b.is_answered(9).await, roots);
+}

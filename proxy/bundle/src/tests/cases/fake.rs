@@ -215,6 +215,21 @@ impl Fake {
             .map_or(Value::Null, |params| parsed(&params.write()))
     }
 
+    /// Waits until the host has answered a request of its own. Returns the result.
+    pub(super) async fn is_answered(&self, request: u64) -> Value {
+        let answer = |heard: &Vec<Message>| {
+            let answers = heard.iter().filter_map(|message| match message {
+                Message::Answer { id, outcome } if *id == Id::number(request) => Some(outcome),
+                _ => None,
+            });
+            answers.last().cloned()
+        };
+        let mut heard = self.0.heard.subscribe();
+        let heard = heard.wait_for(|heard| answer(heard).is_some()).await;
+        let outcome = answer(&heard.expect("the backend")).expect("it was heard");
+        parsed(&outcome.expect("a result"))
+    }
+
     /// Waits until the bundle has ended it as many times.
     pub(super) async fn is_ended(&self, times: usize) {
         self.0

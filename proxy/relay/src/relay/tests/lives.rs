@@ -194,11 +194,15 @@ fn subscriptions_and_the_level_come_back() {
     bench.backend(&answer("7"));
     bench.backend(&failed("8", "no"));
     assert_eq!(bench.front_gets(), [""; 0]);
-    bench.reconnect("{}");
+    bench.relay.detach(0, false, bench.now);
+    bench.attach();
+    bench.front(&initialize("0", "2025-06-18", "{}"));
+    assert_eq!(bench.backend_gets().len(), 3, "both are undone, and a ping");
+    bench.front(INITIALIZED);
     bench.now += 10_000;
     bench.dies();
     bench.starts();
-    revives(&mut bench, "9");
+    revives(&mut bench, "11");
     assert_eq!(bench.backend_gets(), [INITIALIZED]);
 }
 

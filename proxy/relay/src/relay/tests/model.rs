@@ -12,6 +12,8 @@ pub(super) enum Input {
         orderly: bool,
         changed: bool,
         discover: bool,
+        /// Which roots its host has; 0: it has none to give.
+        roots: u8,
     },
     Detach {
         orderly: bool,
@@ -31,6 +33,7 @@ pub(super) enum Input {
     Ask {
         sampling: bool,
     },
+    AskRoots,
     CancelAsk(usize),
     PullFront(usize),
     PullBackend(usize),
@@ -42,8 +45,8 @@ pub(super) enum Input {
 
 fn input() -> impl Strategy<Value = Input> {
     prop_oneof![
-        2 => any::<[bool; 4]>().prop_map(|[sampling, orderly, changed, discover]| {
-            Input::Attach { sampling, orderly, changed, discover }
+        2 => (any::<[bool; 4]>(), 0..3u8).prop_map(|([sampling, orderly, changed, discover], roots)| {
+            Input::Attach { sampling, orderly, changed, discover, roots }
         }),
         1 => any::<bool>().prop_map(|orderly| Input::Detach { orderly }),
         3 => Just(Input::Initialized),
@@ -54,6 +57,7 @@ fn input() -> impl Strategy<Value = Input> {
         2 => any::<usize>().prop_map(Input::Progress),
         4 => Just(Input::Notify),
         3 => any::<bool>().prop_map(|sampling| Input::Ask { sampling }),
+        3 => Just(Input::AskRoots),
         1 => any::<usize>().prop_map(Input::CancelAsk),
         5 => (0..4usize).prop_map(Input::PullFront),
         5 => (0..4usize).prop_map(Input::PullBackend),
@@ -78,15 +82,50 @@ impl Input {
                 | Self::Progress(_)
                 | Self::Notify
                 | Self::Ask { .. }
+                | Self::AskRoots
                 | Self::CancelAsk(_)
         )
     }
 }
 
+/// What a host does that has folders, and a server that works in them.
+fn in_folders() -> impl Strategy<Value = Input> {
+    let attach = (any::<bool>(), 0..3u8).prop_map(|(orderly, roots)| Input::Attach {
+        sampling: false,
+        orderly,
+        changed: false,
+        discover: false,
+        roots,
+    });
+    prop_oneof![
+        1 => attach,
+        3 => Just(Input::Initialized),
+        3 => (0..6u8).prop_map(|id| Input::Call { id, text: false, token: false }),
+        2 => any::<usize>().prop_map(Input::AnswerAsk),
+        3 => any::<usize>().prop_map(|at| Input::Answer(at, false)),
+        2 => Just(Input::AskRoots),
+        4 => (1..4usize).prop_map(Input::PullFront),
+        4 => (1..4usize).prop_map(Input::PullBackend),
+        1 => (0..3_000u64).prop_map(Input::Pass),
+    ]
+}
+
 proptest! {
     #[test]
-    fn everyone_gets_what_is_theirs(steps in prop::collection::vec(input(), 0..150)) {
+    fn no_call_is_made_in_another_hosts_folders(steps in prop::collection::vec(in_folders(), 50..200)) {
         let mut bench = Bench { relay: Relay::new(LIMITS), now: 1000 };
+        let mut world = World::default();
+        world.starts(&mut bench);
+        for step in steps {
+            world.take(&mut bench, step);
+        }
+        world.settle(&mut bench);
+    }
+
+    #[test]
+    fn everyone_gets_what_is_theirs(steps in prop::collection::vec(input(), 0..150), is_users: bool) {
+        let limits = Limits { is_users, ..LIMITS };
+        let mut bench = Bench { relay: Relay::new(limits), now: 1000 };
         let mut world = World::default();
         world.starts(&mut bench);
         for step in steps {

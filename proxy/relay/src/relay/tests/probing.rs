@@ -297,7 +297,7 @@ impl Wrapped {
         loop {
             for effect in self.relay.effects() {
                 match effect {
-                    Effect::Start | Effect::Replace { .. } => {
+                    Effect::Start | Effect::Replace { .. } | Effect::ReplaceUnused => {
                         self.server = Some(Server::new(self.temper));
                         self.starts += 1;
                         self.relay.backend_started(self.now);

@@ -43,6 +43,15 @@ pub(super) struct World {
     told: u64,
     answered: BTreeSet<u64>,
     lives: bool,
+    /// Which roots the attached host has.
+    roots: u8,
+    /// The running backend's requests for roots; and the connection of the host that it has heard
+    /// from last, and what of: nothing is 0.
+    root_asks: BTreeSet<u64>,
+    has_asked_roots: bool,
+    heard_roots: Option<(u64, u8)>,
+    /// When each call was made, by which host, and which roots that has.
+    made: BTreeMap<u64, (u64, u64, u8)>,
     /// Whether the running backend has answered a ping.
     on_pong: bool,
 }
@@ -67,6 +76,7 @@ impl World {
                 orderly,
                 changed,
                 discover,
+                roots,
             } => {
                 bench.relay.detach(0, orderly, bench.now);
                 self.leave();
@@ -75,11 +85,14 @@ impl World {
                 bench
                     .relay
                     .attach(None, changed.then_some("server.js"), bench.now);
-                self.can = if sampling {
-                    json!({"sampling": {}})
-                } else {
-                    json!({})
-                };
+                self.can = json!({});
+                if sampling {
+                    self.can["sampling"] = json!({});
+                }
+                if roots > 0 {
+                    self.can["roots"] = json!({});
+                }
+                self.roots = roots;
                 if discover {
                     let unique = self.next();
                     let params = json!({"u": unique});
@@ -115,6 +128,8 @@ impl World {
                 if !self.open.contains_key(&id) && self.greeted && !self.open.contains_key(INIT) {
                     let unique = self.next();
                     self.open.insert(id.clone(), unique);
+                    self.made
+                        .insert(unique, (bench.now, self.connections, self.roots));
                     let meta = if token {
                         format!(r#"{{"progressToken":"{unique}"}}"#)
                     } else {
@@ -135,8 +150,27 @@ impl World {
             }
             Input::AnswerAsk(at) => {
                 if let Some((id, unique)) = pick(&self.seen_asks, at) {
-                    bench.front(&json!({"id": id, "result": {"u": unique}}).to_string());
+                    let roots = json!([{"uri": format!("file:///{}", self.roots)}]);
+                    let by = self.connections;
+                    let answer = match (self.is_about_roots(unique), self.roots) {
+                        (false, _) => json!({"id": id, "result": {"u": unique}}),
+                        (true, 0) => json!({"id": id, "error": {"code": -32601, "by": by}}),
+                        (true, _) => {
+                            json!({"id": id, "result": {"u": unique, "roots": roots, "by": by}})
+                        }
+                    };
+                    bench.front(&answer.to_string());
                 }
+            }
+            Input::AskRoots => {
+                let unique = self.next();
+                self.asked += 1;
+                self.asks.insert(unique, json!(self.asked));
+                self.root_asks.insert(unique);
+                self.has_asked_roots = true;
+                let line =
+                    json!({"id": self.asked, "method": "roots/list", "params": {"u": unique}});
+                bench.backend(&line.to_string());
             }
             Input::Answer(at, failed) => {
                 if let Some((id, unique, first)) = pick(&self.handed, at) {
@@ -219,16 +253,19 @@ impl World {
             match order {
                 Effect::Say(_) | Effect::Learned(_) | Effect::Ended(_) => continue,
                 Effect::Start => {}
+                Effect::ReplaceUnused => {
+                    assert!(self.lives, "nobody is there to be replaced");
+                    self.is_replaced();
+                }
                 Effect::Replace { why, kills } => {
                     assert!(self.lives, "nobody is there to be replaced");
                     assert!(
                         self.on_pong || !kills,
                         "it may be one that never answers pings"
                     );
-                    self.dies();
-                    if why != BY_HAND {
-                        // What the former one had said and nobody was handed goes with it.
-                        self.told = self.notified;
+                    match &*why {
+                        BY_HAND => self.dies(),
+                        _ => self.is_replaced(),
                     }
                 }
             }
@@ -258,8 +295,20 @@ impl World {
         self.greeted = true;
     }
 
+    /// What the former one had said and nobody was handed goes with it.
+    fn is_replaced(&mut self) {
+        self.dies();
+        self.told = self.notified;
+    }
+
+    /// Whether an ask is for roots: the relay's own has no number of this world's.
+    fn is_about_roots(&self, unique: u64) -> bool {
+        unique == 0 || self.root_asks.contains(&unique)
+    }
+
     fn dies(&mut self) {
         self.lives = false;
+        self.heard_roots = None;
         self.on_pong = false;
         self.handed.clear();
         self.asks.clear();
@@ -321,6 +370,11 @@ impl World {
                     "cancelled what nobody saw"
                 );
             }
+            (Some("roots/list"), Some(id)) if line.get("params").is_none() => {
+                assert!(self.has_asked_roots, "no backend has wanted to know");
+                assert!(self.roots > 0, "this host can't be asked");
+                self.seen_asks.push((id.clone(), 0));
+            }
             (Some(_), Some(id)) => self
                 .seen_asks
                 .push((id.clone(), unique("params").expect("unique"))),
@@ -342,6 +396,18 @@ impl World {
                     self.ids.insert(id.as_u64().expect("number")),
                     "an id is used again"
                 );
+                let unique = line["params"]["u"].as_u64();
+                let made = unique.and_then(|unique| self.made.get(&unique));
+                if let (Some((at, by, own)), Some((connection, roots))) = (made, self.heard_roots) {
+                    // A host that does not answer has none, and is not waited for for ever.
+                    let may_differ = connection >= *by
+                        || bench.relay.limits.is_users
+                        || roots == 0 && at + 2_000 <= bench.now;
+                    assert!(
+                        may_differ || roots == *own,
+                        "a call in another host's folders"
+                    );
+                }
                 let token = line["params"]["_meta"].get("progressToken");
                 assert!(token.is_none_or(|token| token == id));
                 self.handed.push((
@@ -358,6 +424,15 @@ impl World {
                 // The answer to what was cancelled may come all the same.
                 if let Some(unique) = asked.map(|(unique, _)| *unique) {
                     self.asks.remove(&unique);
+                    if self.is_about_roots(unique) {
+                        let given = line["result"]["roots"][0]["uri"].as_str();
+                        let roots = given.map_or(0, |uri| uri[8..].parse().expect("a number"));
+                        let by = [&line["result"]["by"], &line["error"]["by"]];
+                        // Anything else is the relay's own answer.
+                        if let Some(by) = by.iter().find_map(|by| by.as_u64()) {
+                            self.heard_roots = Some((by, roots));
+                        }
+                    }
                 } else {
                     assert!(
                         !self.asks.values().any(|other| other == id),
@@ -377,10 +452,12 @@ impl World {
             orderly: false,
             changed: false,
             discover: false,
+            roots: 1,
         };
         self.take(bench, attach);
-        for _ in 0..10_000 {
+        for round in 0..10_000 {
             self.take(bench, Input::Initialized);
+            self.take(bench, Input::AnswerAsk(round));
             let read = self.pull_front(bench) | self.pull_backend(bench);
             self.take(bench, Input::Answer(0, false));
             if !self.lives {
