@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use mcp_sessiond_proto::debug::Setting;
+use mcp_sessiond_proto::paths;
 use serde::Deserialize;
 
 use crate::storage;
@@ -141,11 +142,12 @@ pub fn usual_path() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(FILE_VARIABLE).filter(|value| !value.is_empty()) {
         return Some(named.into());
     }
-    let base = directories::BaseDirs::new()?;
+    let user = paths::user_directories()?;
+    // A daemon of launchd's has no XDG_CONFIG_HOME, and reads the same file as a shell's.
     let config = if cfg!(target_os = "macos") {
-        base.home_dir().join(".config")
+        user.home.join(".config")
     } else {
-        base.config_dir().into()
+        user.config
     };
     Some(config.join("mcp-sessiond").join("config.toml"))
 }

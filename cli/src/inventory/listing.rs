@@ -324,10 +324,10 @@ fn row(server: &Server, now_ms: u64, directory_max: Option<usize>) -> Vec<String
 /// where it says nothing, or there is no room. Of a long one the end is shown.
 fn project(server: &Server, most: Option<usize>) -> Option<String> {
     let directory = server.directory.as_deref()?;
-    let home = std::env::home_dir();
-    let in_home = home
-        .as_deref()
-        .and_then(|home| directory.strip_prefix(home).ok());
+    let user = paths::user_directories();
+    let in_home = user
+        .as_ref()
+        .and_then(|user| directory.strip_prefix(&user.home).ok());
     let text = match in_home {
         Some(rest) if rest.as_os_str().is_empty() => return None,
         Some(rest) => format!("~/{}", rest.display()),

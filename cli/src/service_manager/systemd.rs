@@ -45,19 +45,9 @@ pub(super) fn check_reachable() -> Result<(), ServiceError> {
 }
 
 fn directory() -> Result<PathBuf, ServiceError> {
-    let named = |name: &str| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let config = named("XDG_CONFIG_HOME").or_else(|| Some(named("HOME")?.join(".config")));
-    config
-        .map(|config| config.join("systemd/user"))
-        .ok_or_else(|| {
-            ServiceError::Usage(
-                "neither XDG_CONFIG_HOME nor HOME says where user units belong".into(),
-            )
-        })
+    places::own_units().ok_or_else(|| {
+        ServiceError::Usage("this user has no home directory, in which user units belong".into())
+    })
 }
 
 /// The files, that of the daemon's socket last.
