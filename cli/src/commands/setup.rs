@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum as _};
 use clap_complete::ArgValueCandidates;
 use mcp_sessiond_proto::paths::{self, UserDirectories};
+use mcp_sessiond_proto::text::did_you_mean;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -36,7 +37,7 @@ use crate::ui::table::{columns, lines_within};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Puts `mcp-sessiond wrap --` in front of each server's command in a host's file, shows what it would change, and asks first. Without HOST \
-it does so for each host that has a file here, except Codex, where nothing would be kept (docs/hosts.md). Everything else in the file \
+it does so for each host that has a file here, except Codex, where nothing would be kept. Everything else in the file \
 stays as it is, byte for byte: comments, order, line endings. Servers with a URL stay as they are. A second run changes nothing.
 
 It keeps a copy of the file, which nobody else can read, in `~/.config/mcp-sessiond/setup`. `--undo` restores the file; if somebody has edited it since, it removes only what `setup` has added.
@@ -409,10 +410,13 @@ fn check_names(names: &[String], plans: &[Plan]) -> Result<(), Failure> {
         .iter()
         .find(|name| !lines().any(|line| line.server == **name || line.own == **name))
     {
-        Some(name) => Err((
-            NO_INPUT,
-            format!("there is no server {name:?} in these files"),
-        )),
+        Some(name) => {
+            let meant = did_you_mean(name, lines().map(|line| &*line.own));
+            Err((
+                NO_INPUT,
+                format!("there is no server {name:?} in these files{meant}"),
+            ))
+        }
         None => Ok(()),
     }
 }

@@ -39,6 +39,11 @@ pub(super) fn check_reachable() -> Result<(), ServiceError> {
     })
 }
 
+/// What is said about a logout: an agent belongs to a graphical session, as its user expects.
+pub(super) fn at_logout(_: bool) -> Option<String> {
+    None
+}
+
 fn no_home() -> ServiceError {
     ServiceError::Usage("this user has no home directory, in which launch agents belong".into())
 }

@@ -166,7 +166,7 @@ fn of_file(host: Host, seen: &HostEntries, records: Option<&Records>) -> Vec<Fin
             (_, Host::Codex) => Finding::ok(
                 "setup",
                 format!(
-                    "{host}: {} in {shown} {are} not wrapped: nothing would be kept there (docs/hosts.md)",
+                    "{host}: {} in {shown} {are} not wrapped: nothing would be kept there",
                     open.join(", ")
                 ),
             ),

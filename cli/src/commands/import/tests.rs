@@ -298,7 +298,11 @@ fn what_gemini_has_switched_off_is_off() {
     for (switches, host, off) in [
         (r#""mcp": {"allowed": ["a"]}, "#, Host::Gemini, &["b"][..]),
         (r#""mcp": {"excluded": ["a"]}, "#, Host::Qwen, &["a"]),
-        (r#""mcp": {"allowed": ["a", "b"], "excluded": ["b"]}, "#, Host::Gemini, &["b"]),
+        (
+            r#""mcp": {"allowed": ["a", "b"], "excluded": ["b"]}, "#,
+            Host::Gemini,
+            &["b"],
+        ),
         (r#""mcp": {"allowed": []}, "#, Host::Gemini, &[]),
         (r#""mcp": {"serverCommand": "x"}, "#, Host::Gemini, &[]),
         (r#""mcp": {"allowed": ["a"]}, "#, Host::Cursor, &[]),

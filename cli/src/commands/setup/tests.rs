@@ -243,10 +243,19 @@ fn a_command_of_windows_stays_as_it_is() {
 #[test]
 fn servers_in_settings_are_named() {
     for (text, expected) in [
-        (r#"{"mcp": {"servers": {"a": {"command": "x"}, "b": {}}}}"#, &["a", "b"][..]),
+        (
+            r#"{"mcp": {"servers": {"a": {"command": "x"}, "b": {}}}}"#,
+            &["a", "b"][..],
+        ),
         (r#"{"mcp.servers": {"a": {"command": "x"}}}"#, &["a"]),
-        (r#"{"folders": [], "settings": {"mcp": {"servers": {"a": {}}}}}"#, &["a"]),
-        (r#"{"customizations": {"vscode": {"mcp": {"servers": {"a": {}}}}}}"#, &["a"]),
+        (
+            r#"{"folders": [], "settings": {"mcp": {"servers": {"a": {}}}}}"#,
+            &["a"],
+        ),
+        (
+            r#"{"customizations": {"vscode": {"mcp": {"servers": {"a": {}}}}}}"#,
+            &["a"],
+        ),
         (r#"{"mcp": {"servers": null, "inputs": []}}"#, &[]),
         (r#"{"servers": {"a": {"command": "x"}}}"#, &[]),
     ] {
