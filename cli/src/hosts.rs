@@ -13,13 +13,13 @@ pub(crate) mod tree;
 mod yaml;
 mod yaml_list;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstObject, CstObjectProp, CstRootNode};
 use mcp_sessiond_process::regular_file;
+use mcp_sessiond_proto::paths::UserDirectories;
 use serde_json::Value;
 
 use self::yaml::{Kind, Yaml};
@@ -67,25 +67,23 @@ pub(crate) enum HostError {
 impl Host {
     /// The files that this host reads the user's servers from, whether they are there or not; the
     /// first one that has a name counts.
-    pub(crate) fn files(self, home: &Path) -> Vec<PathBuf> {
+    pub(crate) fn files(self, user: &UserDirectories) -> Vec<PathBuf> {
         let named = |variable: &str| {
             std::env::var_os(variable)
                 .filter(|value| !value.is_empty())
                 .map(PathBuf::from)
         };
-        let config = named("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
-        // Where Electron has its applications' data.
-        let data = if cfg!(target_os = "macos") {
-            home.join("Library/Application Support")
-        } else {
-            config.clone()
-        };
+        let UserDirectories {
+            home,
+            config,
+            application_data: data,
+        } = user;
         let extension = |path: &str| data.join("Code/User/globalStorage").join(path);
         match self {
             Self::Claude => {
                 vec![
                     named("CLAUDE_CONFIG_DIR")
-                        .unwrap_or_else(|| home.to_owned())
+                        .unwrap_or_else(|| home.clone())
                         .join(".claude.json"),
                 ]
             }
@@ -149,6 +147,12 @@ impl Host {
                 ]
             }
         }
+    }
+
+    /// A file of this host's settings that may have servers, too, which it takes from there.
+    pub(crate) fn settings(self, user: &UserDirectories) -> Option<PathBuf> {
+        let settings = || user.application_data.join("Code/User/settings.json");
+        (self == Self::Vscode).then(settings)
     }
 
     /// What people call it.
@@ -288,12 +292,59 @@ impl Host {
                 });
             }
         };
-        let mut members = self.members(&text).map_err(|why| HostError::Form {
+        let members = || {
+            self.check_names(&text)?;
+            let mut members = self.members(&text)?;
+            members.retain(|(_, entry)| !self.is_part(entry));
+            if self.has_switches() {
+                self.switch_off(&text, &mut members)?;
+            }
+            Ok(members)
+        };
+        members().map(Some).map_err(|why| HostError::Form {
             path: path.to_owned(),
             why,
-        })?;
-        members.retain(|(_, entry)| !self.is_part(entry));
-        Ok(Some(members))
+        })
+    }
+
+    /// Refuses a file that has a name twice where its servers are: hosts take the last one, people
+    /// read the first.
+    fn check_names(self, text: &str) -> Result<(), String> {
+        let tree = members::tree(self, edit::body(text))?;
+        for server in members::servers(self, tree.as_ref())? {
+            let checked = server.entry.check_names();
+            checked.map_err(|why| format!("the server {:?}: {why}", server.name))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the file may say beside the servers which of them are off: Gemini CLI's, and that of
+    /// Qwen Code, which was made from it.
+    fn has_switches(self) -> bool {
+        matches!(self, Self::Gemini | Self::Qwen)
+    }
+
+    /// Marks the servers that the file has switched off: by `mcp.excluded`, or by `mcp.allowed`
+    /// unless that is empty.
+    fn switch_off(self, text: &str, members: &mut [(String, Value)]) -> Result<(), String> {
+        if text.trim_start_matches('\u{feff}').trim().is_empty() {
+            return Ok(());
+        }
+        let (_, object) = json_object(text)?;
+        let switches = object.object_value("mcp");
+        let names = |list: &str| -> Vec<String> {
+            let list = switches.as_ref().and_then(|all| all.get(list)?.value());
+            list.and_then(|list| serde_json::from_value(list.to_serde_value()?).ok())
+                .unwrap_or_default()
+        };
+        let (allowed, excluded) = (names("allowed"), names("excluded"));
+        for (name, entry) in members {
+            let is_on = allowed.is_empty() || allowed.contains(name);
+            if let (false, Value::Object(entry)) = (is_on && !excluded.contains(name), entry) {
+                entry.insert("disabled".to_owned(), true.into());
+            }
+        }
+        Ok(())
     }
 
     /// The same, from what the file has in it.
@@ -433,16 +484,12 @@ fn members_of(object: &CstObject, key: &str) -> Result<Vec<(String, Value)>, Str
         .object_value()
         .ok_or_else(|| format!("`{key}` must be an object"))?;
     let mut found = Vec::new();
-    let mut seen = BTreeSet::new();
     for member in servers.properties() {
         let name = member.decoded_name().ok_or("a name in it is not JSON")?;
         let value = member
             .value()
             .and_then(|value| value.to_serde_value())
             .ok_or("a value in it is not JSON")?;
-        if !seen.insert(name.clone()) {
-            return Err(format!("the server {name:?} is there twice; remove one"));
-        }
         found.push((name, value));
     }
     Ok(found)

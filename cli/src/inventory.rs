@@ -2,6 +2,7 @@
 //! that the daemon does not know, or all of them where none answers, are found by their sockets.
 
 pub(crate) mod listing;
+mod not_running;
 mod parts;
 pub(crate) mod selection;
 mod upstreams;
@@ -22,6 +23,7 @@ use mcp_sessiond_proto::time::now_ms;
 use mcp_sessiond_proto::{BackendName, KeeperName, Loss, LossRecord, ServiceName, paths};
 use mcp_sessiond_proxy::keeper::dial::{DialError, Dialled, dial, keeper_of};
 use mcp_sessiond_proxy::program::display_name;
+pub(crate) use not_running::NotRunning;
 use parts::Trouble;
 pub(crate) use parts::Unready;
 use serde::Serialize;
@@ -133,6 +135,8 @@ pub(crate) struct Inventory {
     pub(crate) servers: Vec<Server>,
     /// Those of lists that are not ready, and that no keeper holds.
     pub(crate) unready: Vec<Unready>,
+    /// Those that do not run, while their hosts are connected.
+    pub(crate) not_running: Vec<NotRunning>,
     /// What is kept no more, and was told to no server yet.
     pub(crate) losses: Vec<HostLoss>,
 }
@@ -203,6 +207,13 @@ impl Inventory {
             .iter_mut()
             .for_each(|server| server.look_at_processes(names));
         let unready = parts::assign(parts, &mut servers, &hosts);
+        let not_running = match &connection {
+            Some(connection) => {
+                let listed = (&servers[..], &unready[..]);
+                not_running::read(connection, &directory, listed, &hosts, names).await
+            }
+            None => Vec::new(),
+        };
         let order = |server: &Server| (server.server.clone(), server.host, server.keeper);
         servers.sort_by_key(order);
         Ok(Self {
@@ -211,6 +222,7 @@ impl Inventory {
             failure,
             servers,
             unready,
+            not_running,
             losses: losses_of(hosts),
         })
     }

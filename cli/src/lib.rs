@@ -150,14 +150,14 @@ pub fn main() -> ExitCode {
                 warn(verb);
                 return ExitCode::from(USAGE);
             }
-            let _ = error.print();
+            print_usage_error(&error);
             return match error.use_stderr() {
                 // A host may have started it.
                 true if std::env::args_os()
                     .nth(1)
                     .is_some_and(|verb| verb == "wrap") =>
                 {
-                    wrap::refuse(first_line(&error.to_string()))
+                    wrap::refuse(sentence(&error.to_string()))
                 }
                 true => ExitCode::from(USAGE),
                 false => ExitCode::SUCCESS,
@@ -261,10 +261,47 @@ fn command() -> Command {
     Cli::command().help_template(template)
 }
 
-/// What is wrong with a command line, in one sentence.
-fn first_line(error: &str) -> String {
-    let line = error.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+/// Prints what the parser says.
+fn print_usage_error(error: &clap::Error) {
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    match harmless(error, words) {
+        Some(text) => drop(writeln!(std::io::stderr(), "{text}")),
+        None => drop(error.print()),
+    }
+}
+
+/// What the parser says, without colours and with nothing that does something to a terminal. None:
+/// none of these words, which it quotes, has anything of that kind.
+fn harmless(error: &clap::Error, mut words: impl Iterator<Item = String>) -> Option<String> {
+    let does_something = |word: String| ui::table::printable(&word) != word;
+    words.any(does_something).then(|| {
+        let text = error.to_string();
+        let lines: Vec<String> = text.lines().map(ui::table::printable).collect();
+        lines.join("\n")
+    })
+}
+
+/// What is wrong with a command line, in one sentence: what the parser says before it shows the
+/// usage.
+fn sentence(error: &str) -> String {
+    let is_usage = |line: &&str| line.starts_with("Usage:") || line.starts_with("For more");
+    let lines = error.lines().take_while(|line| !is_usage(line));
+    let mut sentence = String::new();
+    let mut is_list = false;
+    for line in lines
+        .map(|line| ui::table::printable(line.trim()))
+        .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass"))
+    {
+        sentence += match () {
+            () if sentence.is_empty() => "",
+            () if sentence.ends_with(':') || line.starts_with('[') => " ",
+            () if is_list => ", ",
+            () => "; ",
+        };
+        is_list |= sentence.ends_with(": ");
+        sentence += line.strip_prefix("error: ").unwrap_or(&line);
+    }
+    sentence
 }
 
 /// Verbs that had a second name, and the name that is left.
@@ -307,6 +344,52 @@ mod tests {
         let mut found: Vec<String> = wide.map(str::to_owned).collect();
         found.extend(verb.get_subcommands().flat_map(wrapped_examples));
         found
+    }
+
+    #[test]
+    fn a_usage_error_is_one_whole_sentence() {
+        for (words, expected) in [
+            (
+                &["wrap"][..],
+                "the following required arguments were not provided: <CMD>...",
+            ),
+            (
+                &["wrap", "--no-strat", "npx"],
+                "unexpected argument '--no-strat' found; tip: a similar argument exists: '--no-start'",
+            ),
+            (
+                &["wrap", "--resume", "x", "npx"],
+                "invalid value 'x' for '--resume <WHEN>' [possible values: always, cut, never]",
+            ),
+            (
+                &["wrap", "--take", "--only", "x", "npx"],
+                "the following required arguments were not provided: --name <NAME>, --all",
+            ),
+        ] {
+            let words = std::iter::once(&"mcp-sessiond").chain(words);
+            let error = command().try_get_matches_from(words);
+            let error = error.expect_err("a usage error").to_string();
+            assert_eq!(sentence(&error), expected, "{error}");
+        }
+    }
+
+    #[test]
+    fn what_was_typed_does_nothing_to_a_terminal() {
+        for (name, expected) in [
+            ("a\u{1b}[31mb\u{7}", Some("'ab\u{fffd}'")),
+            (" plain", None),
+        ] {
+            let words = ["mcp-sessiond", "wrap", "--name", name, "true"];
+            let error = command().try_get_matches_from(words);
+            let error = error.expect_err("a usage error");
+            let text = harmless(&error, words.iter().map(ToString::to_string));
+            let has = |expected: &str| {
+                let is_clean = |text: &String| !text.contains(['\u{1b}', '\u{7}']);
+                text.as_ref()
+                    .is_some_and(|text| text.contains(expected) && is_clean(text))
+            };
+            assert!(expected.map_or(text.is_none(), has), "{text:?}");
+        }
     }
 
     #[test]

@@ -314,6 +314,9 @@ fn do_install(serve: Option<&(Name, ServeCommand)>, starts: bool) -> Result<(), 
             }
         )),
     }
+    if let Some(line) = manager::at_logout(serve.is_some()) {
+        print_line(line);
+    }
     if let Some(built) = build_directory(Path::new(&service.binary)) {
         warn(format_args!(
             "warning: {} is in a build directory, {}, and is deleted when that is cleaned; `cargo install` it, then \

@@ -19,6 +19,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use mcp_sessiond_proto::debug::Setting;
+use mcp_sessiond_proto::paths;
+use mcp_sessiond_proto::text::closest;
 use serde::Deserialize;
 
 use crate::storage;
@@ -56,12 +58,14 @@ pub enum ConfigError {
         error: std::io::Error,
     },
     /// The file says something that is not understood.
-    #[error("{path}: {error}")]
+    #[error("{path}: {}{meant}", .error.to_string().trim_end())]
     File {
         /// The file.
         path: PathBuf,
         /// What, and in which line.
         error: Box<toml::de::Error>,
+        /// Which setting may be meant, if one may.
+        meant: String,
     },
     /// The same, in a line that is not quoted.
     #[error("{path}: {error}")]
@@ -141,11 +145,12 @@ pub fn usual_path() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(FILE_VARIABLE).filter(|value| !value.is_empty()) {
         return Some(named.into());
     }
-    let base = directories::BaseDirs::new()?;
+    let user = paths::user_directories()?;
+    // A daemon of launchd's has no XDG_CONFIG_HOME, and reads the same file as a shell's.
     let config = if cfg!(target_os = "macos") {
-        base.home_dir().join(".config")
+        user.home.join(".config")
     } else {
-        base.config_dir().into()
+        user.config
     };
     Some(config.join("mcp-sessiond").join("config.toml"))
 }
@@ -178,12 +183,12 @@ pub fn load_readable(
     };
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let sentence = match &error {
-        ConfigError::File { error, .. } => {
+        ConfigError::File { error, meant, .. } => {
             let line = error
                 .span()
                 .map_or(1, |span| line_number(&text, span.start));
             format!(
-                "{}: line {line}: {}",
+                "{}: line {line}: {}{meant}",
                 path.display(),
                 without_url(error.message())
             )
@@ -230,10 +235,7 @@ fn with_overrides(
     for name in names(&table) {
         sources.insert(name, Source::File);
     }
-    let known: Vec<String> = names(&defaults())
-        .into_iter()
-        .chain([OPTIONAL.to_owned()])
-        .collect();
+    let known = known();
     for name in &known {
         let variable = VARIABLE_PREFIX.to_owned() + &name.replace('.', "_").to_uppercase();
         if let Ok(value) = std::env::var(&variable) {
@@ -245,11 +247,11 @@ fn with_overrides(
         let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
         let name = name.trim();
         if !known.iter().any(|known| known == name) {
-            let error = match closest(name, &known) {
-                Some(meant) => format!("there is no such setting; did you mean {meant}?"),
-                None => {
+            let error = match meant(name) {
+                meant if meant.is_empty() => {
                     "there is no such setting; `mcp-sessiond config` lists all of them".to_owned()
                 }
+                meant => format!("there is no such setting{meant}"),
             };
             return Err(ConfigError::Override {
                 origin: "--set",
@@ -273,34 +275,35 @@ fn with_overrides(
     })
 }
 
-/// The name that is most like this one, if one is: it has the same last word, or few letters differ.
-fn closest<'a>(name: &str, known: &'a [String]) -> Option<&'a String> {
-    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
-    let same_word: Vec<&String> = known
-        .iter()
-        .filter(|known| last(known) == last(name))
-        .collect();
-    if let [only] = same_word[..] {
-        return Some(only);
-    }
-    let distances = known.iter().map(|known| (distance(name, known), known));
-    let (letters, known) = distances.min()?;
-    (letters <= name.len() / 3).then_some(known)
+/// The names of all settings.
+fn known() -> Vec<String> {
+    let mut all = names(&defaults());
+    all.push(OPTIONAL.to_owned());
+    all
 }
 
-/// How many letters have to be put in, taken away or replaced to make one text of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (at, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
-        for (column, wanted) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *wanted);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
+/// Which settings may be meant by a name that is none: those with the same last word, or one of
+/// which few letters differ.
+fn meant(name: &str) -> String {
+    let known = known();
+    let last = |name: &'_ str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    let with_last = |word: &str| -> Vec<&str> {
+        let names = known.iter().map(String::as_str);
+        names.filter(|known| last(known) == word).collect()
+    };
+    let mut all = with_last(&last(name));
+    if all.is_empty() {
+        all.extend(closest(name, known.iter().map(String::as_str)));
     }
-    row[other.len()]
+    if all.is_empty() {
+        let words: Vec<String> = known.iter().map(|known| last(known)).collect();
+        let word = closest(&last(name), words.iter().map(String::as_str));
+        all = word.map(with_last).unwrap_or_default();
+    }
+    match all.is_empty() {
+        true => String::new(),
+        false => format!("; did you mean {}?", all.join(" or ")),
+    }
 }
 
 /// The one setting that has no value by default.
@@ -328,10 +331,15 @@ fn read(path: &Path) -> Result<toml::Table, ConfigError> {
                 error,
             }
         }
-        _ => ConfigError::File {
-            path: path.into(),
-            error: Box::new(error),
-        },
+        _ => {
+            let unknown = error.message().strip_prefix("unknown field `");
+            let unknown = unknown.and_then(|rest| Some(rest.split_once('`')?.0));
+            ConfigError::File {
+                path: path.into(),
+                meant: unknown.map(meant).unwrap_or_default(),
+                error: Box::new(error),
+            }
+        }
     };
     toml::from_str::<Config>(&text).map_err(file_error)?;
     toml::from_str(&text).map_err(file_error)
@@ -377,7 +385,11 @@ fn override_value(
     let refused = |error: String| ConfigError::Override {
         origin,
         name: written_as.into(),
-        value: value.into(),
+        value: match name {
+            // There may be a password in it.
+            "storage.url" => storage::redacted(value),
+            _ => value.into(),
+        },
         error,
     };
     // A bare word is a string; everything else is TOML.
@@ -386,6 +398,23 @@ fn override_value(
         .ok()
         .and_then(|mut table| table.remove("value"))
         .unwrap_or_else(bare);
+    // By itself, so that what else is wrong is not taken for what is wrong with this.
+    let mut alone = toml::Table::new();
+    put(&mut alone, name, parsed.clone());
+    let understood = Config::deserialize(alone).map_err(|error| error.message().to_owned());
+    let checked = understood.and_then(|config| match config.check() {
+        Err(ConfigError::Range(why)) => Err(why),
+        _ => Ok(()),
+    });
+    checked.map_err(|error| {
+        refused(match self::value(&defaults(), name) {
+            Some(toml::Value::Integer(_)) => {
+                format!("it must be a whole number{}", range(name))
+            }
+            Some(toml::Value::Boolean(_)) => "it must be true or false".to_owned(),
+            _ => error,
+        })
+    })?;
     let mut place = &mut *table;
     let (section, leaf) = name
         .rsplit_once('.')
@@ -399,9 +428,23 @@ fn override_value(
             .ok_or_else(|| refused(format!("{section} must be a table")))?;
     }
     place.insert(leaf.to_owned(), parsed);
-    Config::deserialize(table.clone())
-        .map(drop)
-        .map_err(|error| refused(error.message().to_owned()))
+    Ok(())
+}
+
+/// What a number must be, behind a comma.
+fn range(name: &str) -> String {
+    let (section, leaf) = name.split_once('.').unwrap_or(("", name));
+    let range = match section {
+        "sessions" => Sessions::range_of(leaf),
+        "backends" => Backends::range_of(leaf),
+        "wrap" => Wrap::range_of(leaf),
+        "bundle" => Bundle::range_of(leaf),
+        "http" => Http::range_of(leaf),
+        "metrics" => Metrics::range_of(leaf),
+        "limits" => Limits::range_of(leaf),
+        _ => Config::range_of(leaf),
+    };
+    range.map_or_else(|| ", 0 or more".to_owned(), |range| format!(", {range}"))
 }
 
 fn defaults() -> toml::Table {

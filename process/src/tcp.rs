@@ -25,6 +25,46 @@ pub fn is_held(peer: SocketAddr, own: SocketAddr) -> io::Result<bool> {
     Ok(owner(peer, own)?.is_some())
 }
 
+/// The pid of a process that listens on this port, if the kernel shows one to this user.
+#[must_use]
+pub fn listener_on(port: u16) -> Option<u32> {
+    let inodes: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .filter_map(|table| std::fs::read_to_string(table).ok())
+        .flat_map(|table| listening(&table, port))
+        .collect();
+    if inodes.is_empty() {
+        return None;
+    }
+    let pid = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+    let holds = |pid: &u32| {
+        let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok();
+        let mut targets = descriptors
+            .into_iter()
+            .flatten()
+            .filter_map(|descriptor| std::fs::read_link(descriptor.ok()?.path()).ok());
+        targets.any(|target| inodes.iter().any(|inode| target.as_os_str() == &**inode))
+    };
+    let processes = std::fs::read_dir("/proc").ok()?.filter_map(Result::ok);
+    processes.filter_map(pid).find(holds)
+}
+
+/// What `/proc/PID/fd` calls the sockets of a table of `/proc/net` that listen on a port.
+fn listening(table: &str, port: u16) -> Vec<String> {
+    /// TCP_LISTEN of linux/tcp_states.h.
+    const LISTEN: &str = "0A";
+    let port = format!(":{port:04X}");
+    let lines = table.lines().skip(1);
+    lines
+        .filter_map(|line| {
+            let mut fields = line.split_whitespace();
+            let (own, state) = (fields.nth(1)?, fields.nth(1)?);
+            let inode = fields.nth(5)?;
+            (own.ends_with(&port) && state == LISTEN).then(|| format!("socket:[{inode}]"))
+        })
+        .collect()
+}
+
 #[cfg(not(target_os = "linux"))]
 fn owner(_: SocketAddr, _: SocketAddr) -> io::Result<Option<u32>> {
     Err(io::ErrorKind::Unsupported.into())
@@ -181,6 +221,19 @@ mod tests {
             let listening = listener.local_addr().expect("an address");
             assert_eq!(owner(listening, peer).expect("told"), None);
         }
+    }
+
+    #[test]
+    fn the_process_that_listens_on_a_port_is_found() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let port = listener.local_addr().expect("an address").port();
+        // One that has connected from there does not count.
+        let client = TcpStream::connect(("127.0.0.1", port)).expect("connected");
+        assert_eq!(listener_on(port), Some(std::process::id()));
+        let of_client = client.local_addr().expect("an address").port();
+        assert_eq!(listener_on(of_client), None);
+        drop((listener, client));
+        assert_eq!(listener_on(port), None);
     }
 
     #[test]

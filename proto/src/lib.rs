@@ -12,7 +12,7 @@
 //!   [`error`], [`debug`]: what they are made of, refused with, and looked at by.
 //! - [`backends`]: keepers, and what is said on their sockets. [`facts`]: what is known of servers.
 //! - [`text`], [`time`], [`lock`]: values as text, the time of day, and mutexes, for all crates.
-//! - [`paths`]: where the daemon lives, derived from the uid alone.
+//! - [`paths`]: where the daemon lives, derived from the uid alone, and the user's own directories.
 //!
 //! `PROTOCOL.md`, beside this crate's manifest, is the same for readers of other languages.
 //!

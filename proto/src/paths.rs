@@ -147,24 +147,71 @@ pub fn derived() -> Result<PathBuf, DirectoryError> {
     })
 }
 
+/// The user's own directories. All paths are absolute.
+#[cfg(unix)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserDirectories {
+    /// The home directory: `HOME`, or that of the user database where the variable is missing or
+    /// empty.
+    pub home: PathBuf,
+    /// Where programs keep settings: `XDG_CONFIG_HOME`, or `~/.config`.
+    pub config: PathBuf,
+    /// Where applications of a desktop keep theirs: `~/Library/Application Support` on macOS, else
+    /// the same as `config`.
+    pub application_data: PathBuf,
+}
+
+/// The directories of this process's user. None: there is no home directory.
+#[cfg(unix)]
+#[must_use]
+pub fn user_directories() -> Option<UserDirectories> {
+    let base = directories::BaseDirs::new().filter(|base| base.home_dir().is_absolute())?;
+    let home = base.home_dir().to_owned();
+    // There `BaseDirs` says `~/Library/Application Support`, and command-line programs don't.
+    let config = if cfg!(target_os = "macos") {
+        std::env::var_os("XDG_CONFIG_HOME")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+            .unwrap_or_else(|| home.join(".config"))
+    } else {
+        base.config_dir().to_owned()
+    };
+    let application_data = base.config_dir().to_owned();
+    Some(UserDirectories {
+        home,
+        config,
+        application_data,
+    })
+}
+
+/// The directory of the user's own units of systemd. None: there is no home directory.
+#[cfg(all(unix, not(target_os = "macos")))]
+#[must_use]
+pub fn own_units() -> Option<PathBuf> {
+    Some(user_directories()?.config.join("systemd/user"))
+}
+
+/// The directory of the user's own agents of launchd. None: there is no home directory.
+#[cfg(unix)]
+#[must_use]
+pub fn agents() -> Option<PathBuf> {
+    Some(user_directories()?.home.join("Library/LaunchAgents"))
+}
+
 /// Where systemd looks for the units of a user: in the user's own folder first, then in those of
 /// the administrator and of packages.
 #[cfg(all(unix, not(target_os = "macos")))]
 #[must_use]
 pub fn unit_directories() -> Vec<PathBuf> {
-    let named = |name: &str| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let config = named("XDG_CONFIG_HOME").or_else(|| Some(named("HOME")?.join(".config")));
-    let own = config.map(|config| config.join("systemd/user"));
     let others = [
         "/etc/systemd/user",
         "/usr/local/lib/systemd/user",
         "/usr/lib/systemd/user",
     ];
-    own.into_iter().chain(others.map(PathBuf::from)).collect()
+    own_units()
+        .into_iter()
+        .chain(others.map(PathBuf::from))
+        .collect()
 }
 
 /// The file that systemd takes a user's unit from: the first that there is. None: there is none, or
@@ -209,6 +256,55 @@ mod tests {
         assert_eq!(found(), Some(unit(1)));
         std::os::unix::fs::symlink("/dev/null", unit(0)).expect("linked");
         assert_eq!(found(), None);
+    }
+
+    /// A process's environment can't be changed beside other threads, so this runs itself.
+    #[cfg(unix)]
+    #[test]
+    fn the_home_directory_is_the_user_database_s_where_home_is_missing() {
+        const CHILD: &str = "MCP_SESSIOND_TEST_HOME";
+        if std::env::var_os(CHILD).is_some() {
+            let user = user_directories().expect("root has a home directory");
+            println!("{user:?}");
+            return;
+        }
+        let of_database = nix::unistd::User::from_uid(nix::unistd::geteuid())
+            .expect("a user database")
+            .expect("this user")
+            .dir;
+        let seen = |home: Option<&str>, config: Option<&str>| {
+            let mut child = std::process::Command::new(std::env::current_exe().expect("this test"));
+            child
+                .args(["--exact", "--nocapture"])
+                .arg(
+                    "paths::tests::the_home_directory_is_the_user_database_s_where_home_is_missing",
+                )
+                .env(CHILD, "1");
+            for (name, value) in [("HOME", home), ("XDG_CONFIG_HOME", config)] {
+                child.env_remove(name);
+                child.envs(value.map(|value| (name, value)));
+            }
+            let output = child.output().expect("it runs");
+            String::from_utf8(output.stdout).expect("UTF-8")
+        };
+        for home in [None, Some("")] {
+            let seen = seen(home, None);
+            let config = of_database.join(".config");
+            assert!(
+                seen.contains(&format!("home: {of_database:?}, config: {config:?}")),
+                "{seen}"
+            );
+        }
+        let elsewhere = seen(Some("/home/me"), Some("/etc/me"));
+        assert!(
+            elsewhere.contains(r#"home: "/home/me", config: "/etc/me""#),
+            "{elsewhere}"
+        );
+        let relative = seen(Some("/home/me"), Some("me"));
+        assert!(
+            relative.contains(r#"config: "/home/me/.config""#),
+            "{relative}"
+        );
     }
 
     #[test]

@@ -9,6 +9,39 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The words with which a sentence about an unknown name may end: `; did you mean x?`. Empty where
+/// no known name is like it.
+#[must_use]
+pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let closest = closest(name, known).map(printable);
+    closest.map_or_else(String::new, |known| format!("; did you mean {known}?"))
+}
+
+/// The known name of which the fewest letters differ, and no more than a third.
+#[must_use]
+pub fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let distances = known
+        .into_iter()
+        .map(|known| (distance(name, known), known));
+    let (letters, known) = distances.min()?;
+    (letters <= name.chars().count() / 3).then_some(known)
+}
+
+/// How many letters have to be put in, taken away or replaced to make one text of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
+        for (column, wanted) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *wanted);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
+}
+
 /// Serialises as a decimal string in JSON, and as a number in MessagePack.
 ///
 /// # Errors

@@ -217,7 +217,7 @@ fn a_host_s_server_is_never_called() {
     assert_eq!(code, Some(69));
     assert!(errors.contains("browser belongs to "), "{errors}");
     assert!(
-        errors.contains("give it a `--name` or share it to call it from a shell"),
+        errors.contains("To use it from a shell, write `--name browser` behind `wrap`"),
         "{errors}"
     );
     assert_eq!(host.count(), 2);

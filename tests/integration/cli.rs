@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::process::{Output, Stdio};
 
-use mcp_sessiond_tests::{Server, World};
+use mcp_sessiond_tests::{Client, Server, World, until};
 use serde_json::{Value, json};
 
+use crate::wrap::counter;
 use crate::{fixture, world};
 
 /// The flow of version 1, by a server without a library: it answers each command with an exit code
@@ -288,7 +289,7 @@ fn the_second_name_of_a_verb_is_refused_with_the_one_that_is_left() {
         (&["debug", "config", "--json"][..], "config"),
         (&["debug", "--json", "stats"], "stats"),
         (&["debug", "check"], "doctor"),
-        (&["service", "install", "--print"], "install"),
+        (&["service", "install", "--dry-run"], "install"),
         (&["service", "uninstall"], "uninstall"),
     ] {
         let refused = run(&world, former, b"");
@@ -540,4 +541,111 @@ fn debug_shows_what_takes_several_pages() {
             .collect::<HashSet<_>>(),
         claimed
     );
+}
+
+#[test]
+fn a_host_gets_all_of_a_usage_error() {
+    let world = world("");
+    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}});
+    let refused = run(&world, &["wrap"], format!("{initialize}\n").as_bytes());
+    let answer: Value = serde_json::from_slice(&refused.stdout).expect("an answer");
+    let message = answer["error"]["message"].as_str().expect("an error");
+    assert!(
+        message.contains("the following required arguments were not provided: <CMD>..."),
+        "{message}"
+    );
+}
+
+#[test]
+fn install_refuses_what_is_no_option() {
+    let world = world("");
+    for (word, expected) in [
+        ("--dry-rn", "did you mean --dry-run?"),
+        ("--bogus", "`install` has no option or argument \"--bogus\""),
+    ] {
+        let refused = run(&world, &["install", word], b"");
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(64), "{text}");
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_port_in_use_is_refused_with_the_process_that_has_it() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let at = taken.local_addr().expect("an address").to_string();
+    let words = ["serve", "--name", "x", "--listen", &at, "--", "true"];
+    let refused = run(&world, &words, b"");
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_ne!(refused.status.code(), Some(0), "{text}");
+    let pid = format!("(pid {}) listens there", std::process::id());
+    assert!(text.contains(&pid), "{text}");
+}
+
+#[test]
+fn status_tells_of_setup_what_is_still_to_do() {
+    let world = world("");
+    let home = world.root().join("home");
+    std::fs::create_dir_all(home.join(".cursor")).expect("a directory");
+    let file = r#"{"mcpServers": {"a": {"command": "npx", "args": ["-y", "x"]}}}"#;
+    std::fs::write(home.join(".cursor/mcp.json"), file).expect("a host's file");
+    let of_home = |words: &[&str]| {
+        let mut command = world.sessiond(words);
+        command.env("HOME", &home).env_remove("XDG_CONFIG_HOME");
+        let output = command.stdin(Stdio::null()).output().expect("it runs");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let before = of_home(&["status"]);
+    assert!(before.contains("run `mcp-sessiond setup`"), "{before}");
+    of_home(&["setup", "cursor", "--yes"]);
+    let after = of_home(&["status"]).replace("\n  ", " ");
+    assert!(
+        after.contains("has wrapped servers of Cursor") && after.contains("restart it"),
+        "{after}"
+    );
+}
+
+/// A server that its user has stopped has a row, and its log can still be read.
+#[test]
+fn a_stopped_server_is_shown_as_not_running() {
+    let world = world("idle_exit_ms = 600000\n");
+    let started = world.sessiond(&["run", "--on-demand"]).status();
+    assert!(started.expect("started").success());
+    let words = world.wrapping(&["--entry", "browser"], &counter(&world));
+    let mut host = Client::connected(world.front(&words));
+    assert_eq!(host.count(), 1);
+    let said = |words: &[&str]| {
+        let output = run(&world, words, b"");
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    };
+    assert!(said(&["status"]).1.contains("in use"));
+    assert_eq!(said(&["stop", "browser"]).0, Some(0));
+    // The daemon sees the end a moment later than `stop`.
+    until("it is shown as not running", || {
+        let shown = said(&["status"]).1;
+        let row = shown.lines().find(|line| line.starts_with("browser "))?;
+        row.contains("not running").then_some(())
+    });
+    let (code, _, errors) = said(&["restart", "browser"]);
+    assert!(
+        code == Some(66) && errors.contains("browser is not running; it starts when"),
+        "{errors}"
+    );
+    let (code, lines, errors) = said(&["logs", "browser"]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(
+        lines.contains("a server was started") && errors.contains("browser does not run now"),
+        "{lines}{errors}"
+    );
+    assert_eq!(said(&["logs", "nobody"]).0, Some(66));
+    assert_eq!(host.count(), 1, "a fresh one");
+    assert!(said(&["status"]).1.contains("in use"));
 }

@@ -118,7 +118,7 @@ const ENDS: &[(&str, i32)] = &[
     ),
     ("man | man -l -", 0),
     ("man --to ~/.local/share/man/man1", 0),
-    ("install --print", 0),
+    ("install --dry-run", 0),
     ("restart browser", 0),
     ("restart 4711", 0),
     ("restart --all", 0),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap_complete::ArgValueCandidates;
+use mcp_sessiond_proto::text::did_you_mean;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -27,7 +28,7 @@ const TOOL_FAILED: u8 = 2;
 #[command(after_help = "\
 SERVER is looked up in this order: a shared server of servers.json, which is joined as one more client; a server with that `--name`, which is \
 used for this call only; a server of servers.json, in a session of your own that ends ten minutes after the last call. A server that \
-belongs to a host is never called: give it a `--name`, or share it.
+belongs to a host is never called: write `--name NAME` behind `wrap` in its entry in the host's file, or share it (`\"shared\": true` in servers.json).
 
 ARGUMENT is KEY=VALUE, and the value has the type that the tool's schema says; or all arguments are one JSON object. What the tool returns is printed; images and other \
 files are written, and their names are printed. Progress and notes are on standard error. Ctrl-C cancels the call. What the server asks its client \
@@ -111,10 +112,10 @@ fn no_tool(arguments: &Arguments, tools: &[Value]) -> CallFailure {
         .filter_map(|tool| tool["name"].as_str())
         .collect();
     let Arguments { server, tool, .. } = arguments;
-    let which = if names.is_empty() {
-        "it has no tools".to_owned()
-    } else {
-        format!("it has {}", names.join(", "))
+    let which = match did_you_mean(tool, names.iter().copied()) {
+        _ if names.is_empty() => "; it has no tools".to_owned(),
+        meant if meant.is_empty() => format!("; it has {}", names.join(", ")),
+        meant => meant,
     };
-    CallFailure::new(NO_INPUT, format!("{server} has no tool `{tool}`; {which}"))
+    CallFailure::new(NO_INPUT, format!("{server} has no tool `{tool}`{which}"))
 }

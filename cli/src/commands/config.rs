@@ -18,7 +18,7 @@ The values are those in force. The daemon reads its file again at SIGHUP; a sett
 
 If no daemon runs, they are those that the next one will start with, and a line on standard error says so.
 
-Exit codes: 0; 64 no daemon runs, and the file is wrong; 69 the daemon does not answer. Which settings there are: docs/settings.md.
+Exit codes: 0; 64 no daemon runs, and the file is wrong; 69 the daemon does not answer.
 
 Example: mcp-sessiond config --json | jq '.[] | select(.source != \"default\")'")]
 pub(crate) struct Arguments {

@@ -32,7 +32,7 @@ const CHECK: usize = 11;
 Tries, in this order: the configuration and servers.json; the runtime directory and the disk; the daemon (where none runs it starts one, as any \
 client does) and its service; a claim and a write, in a session of its own that is gone afterwards; the servers that are kept; where hosts look for programs; each host's \
 file; what was lost or runs unkept. Each line is `ok`, `note` (it works; you may want to look) or `problem` (something that you use does not work); the line below a note or \
-a problem says what to do. docs/troubleshooting.md has each check. Tokens, values and arguments are never shown.
+a problem says what to do. Tokens, values and arguments are never shown.
 
 With --json: an object. `version`: of this executable. `findings`: an array of `check` (config, servers, directory, storage, daemon, service, serve, \
 records, claim, host, key, kept, path, setup, hint, unkept, lost), `outcome` (ok, note, problem); `what` (a sentence), and `fix` (what to do; absent where the \
@@ -176,6 +176,12 @@ impl Findings {
             }
         }
     }
+}
+
+/// Where people read more, whose package has no pages.
+fn page(name: &str) -> String {
+    let repository = env!("CARGO_PKG_REPOSITORY");
+    format!("more at {repository}/blob/HEAD/docs/{name}.md")
 }
 
 /// Looks at everything, prints what was found, and returns the exit code.

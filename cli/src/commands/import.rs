@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum as _};
 use mcp_sessiond_process::regular_file;
+use mcp_sessiond_proto::paths::{self, UserDirectories};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -128,8 +129,8 @@ type Failure = (u8, String);
 fn import(arguments: &Arguments) -> Result<(u8, Vec<(PathBuf, String)>), Failure> {
     let from = arguments.from.or(arguments.rewrite);
     let path = Servers::usual_path().map_err(|error| (error.code(), error.to_string()))?;
-    let home =
-        std::env::home_dir().ok_or_else(|| (NO_INPUT, "there is no home directory".to_owned()))?;
+    let user = paths::user_directories()
+        .ok_or_else(|| (NO_INPUT, "there is no home directory".to_owned()))?;
     let text = match regular_file::read_text(&path, SERVERS_MAX) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -151,7 +152,7 @@ fn import(arguments: &Arguments) -> Result<(u8, Vec<(PathBuf, String)>), Failure
         // What one host has does not matter to another while they are only shown.
         let mut seen: Vec<(String, Map<String, Value>)> = Vec::new();
         let mut files = 0;
-        for file in host.files(&home) {
+        for file in host.files(&user) {
             let servers = match host.read(&file) {
                 Ok(Some(servers)) => servers,
                 Ok(None) => continue,
@@ -175,7 +176,7 @@ fn import(arguments: &Arguments) -> Result<(u8, Vec<(PathBuf, String)>), Failure
         }
         // A server that is not found may be in a file that can't be read.
         if from.is_some() && code == 0 {
-            missing(host, &home, files, &arguments.names, &found)?;
+            missing(host, &user, files, &arguments.names, &found)?;
         }
         coming.extend(seen.into_iter().filter(|(name, _)| {
             found
@@ -227,14 +228,14 @@ fn import(arguments: &Arguments) -> Result<(u8, Vec<(PathBuf, String)>), Failure
 /// Says what is not there of what was asked for.
 fn missing(
     host: Host,
-    home: &Path,
+    user: &UserDirectories,
     files: usize,
     names: &[String],
     found: &[Candidate],
 ) -> Result<(), Failure> {
     if files == 0 {
         let places: Vec<String> = host
-            .files(home)
+            .files(user)
             .iter()
             .map(|file| file.display().to_string())
             .collect();

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, Command};
+use mcp_sessiond_proto::text::did_you_mean;
 
 use super::serve;
 use crate::service_manager::{self, Name, ServeCommand, ServiceError, writable};
@@ -22,12 +23,12 @@ with 64, 70 or 75, systemd does not start it again.
 Exit codes: 0; 64 bad usage or directory; 69 neither a systemd user manager nor launchd can be reached; 70 it failed.
 
 Examples:
-  mcp-sessiond install --print
+  mcp-sessiond install --dry-run
   mcp-sessiond install --serve browser -- npx @playwright/mcp")]
 pub(crate) struct Arguments {
-    /// Show the files and the commands, and touch nothing
+    /// Show the files and the commands, and change nothing
     #[arg(long)]
-    print: bool,
+    dry_run: bool,
     /// Leave it to the next login to start it
     #[arg(long)]
     no_start: bool,
@@ -38,7 +39,6 @@ pub(crate) struct Arguments {
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
-        requires = "serve",
         value_name = "SERVING"
     )]
     serving: Vec<OsString>,
@@ -49,11 +49,31 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn install(arguments: &Arguments) -> Result<(), ServiceError> {
-    let serve = match &arguments.serve {
-        Some(name) => Some((name.clone(), serve_command(name, &arguments.serving)?)),
-        None => None,
+    let serve = match (&arguments.serve, arguments.serving.first()) {
+        (Some(name), _) => Some((name.clone(), serve_command(name, &arguments.serving)?)),
+        (None, Some(word)) => return Err(ServiceError::Usage(unexpected(word))),
+        (None, None) => None,
     };
-    service_manager::install(serve.as_ref(), !arguments.no_start, arguments.print)
+    service_manager::install(serve.as_ref(), !arguments.no_start, arguments.dry_run)
+}
+
+/// Why a word is refused without `--serve`.
+fn unexpected(word: &OsString) -> String {
+    let word = word.to_string_lossy();
+    let known = Arguments::augment_args(Command::new("install"));
+    let known: Vec<String> = known
+        .get_arguments()
+        .filter_map(|known| Some(format!("--{}", known.get_long()?)))
+        .collect();
+    let meant = did_you_mean(&word, known.iter().map(String::as_str));
+    format!(
+        "`install` has no option or argument {word:?}{meant}{}",
+        if meant.is_empty() {
+            "; `mcp-sessiond install --help` shows which it has"
+        } else {
+            ""
+        }
+    )
 }
 
 /// As it would run here and now with these words after `serve`.
@@ -135,6 +155,24 @@ mod tests {
             arguments(&upstream),
             [&["--name", "x"], &upstream[..]].concat()
         );
+    }
+
+    #[test]
+    fn what_is_no_option_is_refused() {
+        for (word, expected) in [
+            ("--dry-rn", "\"--dry-rn\"; did you mean --dry-run?"),
+            (
+                "--bogus",
+                "\"--bogus\"; `mcp-sessiond install --help` shows",
+            ),
+            (
+                "browser",
+                "\"browser\"; `mcp-sessiond install --help` shows",
+            ),
+        ] {
+            let refused = unexpected(&word.into());
+            assert!(refused.contains(expected), "{refused}");
+        }
     }
 
     #[test]

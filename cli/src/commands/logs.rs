@@ -54,7 +54,7 @@ const SERVE_PREFIX: &str = "serve.";
 Without NAME: the daemon's log. It is in the user's systemd journal if systemd has started the daemon; in `daemon.log` in the runtime directory if a client has; in ~/Library/Logs if launchd has. If no daemon runs, it is what the last one has logged.
 
 With NAME: the lines of the daemon's log that are about that server, each after `mcp-sessiond: `, and then what the server has \
-written to its standard error. The keeper holds the last 64 KiB of that (`backends.stderr_bytes`) until it exits. `serve.NAME` is the \
+written to its standard error. The keeper holds the last 64 KiB of that (`backends.stderr_bytes`) until it exits; of a server that is gone, only the lines of the daemon's log are left. `serve.NAME` is the \
 log of a service that `mcp-sessiond install --serve NAME` has made.
 
 With -f it goes on until it is interrupted, its reader is gone, or the server has ended. With --json: an object a line: `from` (daemon, server; of `serve.NAME` always daemon), `time` (RFC 3339) \
@@ -199,6 +199,17 @@ async fn of_server(arguments: &Arguments, name: &str) -> u8 {
         Ok(inventory) => inventory,
         Err(failure) => return failure.report(),
     };
+    if !selection::is_known(name, &inventory)
+        && let Some(lines) = of_former(arguments, name, &inventory.directory).await
+    {
+        if print(&lines, arguments.json, true).is_ok() {
+            warn(format_args!(
+                "{} does not run now. These lines of the daemon's log are about it; what it has written itself is gone",
+                printable(name)
+            ));
+        }
+        return 0;
+    }
     let server = match selection::one(name, &inventory) {
         Ok(server) => server,
         Err(code) => {
@@ -261,6 +272,25 @@ async fn of_server(arguments: &Arguments, name: &str) -> u8 {
             0
         }
     }
+}
+
+/// The daemon's lines about a server that does not run. None: there are none.
+async fn of_former(arguments: &Arguments, name: &str, directory: &Directory) -> Option<Vec<Line>> {
+    let place = location::of_daemon(directory).await;
+    let mut events = Source::of(place, false).ok()?;
+    let lines = events
+        .last(arguments.lines, &|line| names(line, name))
+        .await;
+    lines.ok().filter(|lines| !lines.is_empty())
+}
+
+/// Whether a line of the daemon's has a field with this name of a server, or with the id of its
+/// session.
+fn names(line: &Line, what: &str) -> bool {
+    let lower = what.to_lowercase();
+    let server = line.field("server");
+    server.is_some_and(|server| server.to_lowercase().contains(&lower))
+        || line.field("session") == Some(what)
 }
 
 /// The last lines about a server, and where the next come from.

@@ -13,6 +13,8 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum as _};
 use clap_complete::ArgValueCandidates;
+use mcp_sessiond_proto::paths::{self, UserDirectories};
+use mcp_sessiond_proto::text::did_you_mean;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -25,8 +27,9 @@ use crate::hosts::entries::{self, Form, form, own_words};
 use crate::hosts::executable::Executable;
 use crate::hosts::file::{FileError, HostFile};
 use crate::hosts::listed::{expect_listed, list};
-use crate::hosts::members::{Server, servers, tree};
+use crate::hosts::members::{Server, in_settings, servers, tree};
 use crate::hosts::record::{Record, Records, Wrapped};
+use crate::hosts::tree::Node;
 use crate::servers::Servers;
 use crate::ui::output::{print, to_json, warn, warn_list};
 use crate::ui::table::{columns, lines_within};
@@ -34,7 +37,7 @@ use crate::ui::table::{columns, lines_within};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Puts `mcp-sessiond wrap --` in front of each server's command in a host's file, shows what it would change, and asks first. Without HOST \
-it does so for each host that has a file here, except Codex, where nothing would be kept (docs/hosts.md). Everything else in the file \
+it does so for each host that has a file here, except Codex, where nothing would be kept. Everything else in the file \
 stays as it is, byte for byte: comments, order, line endings. Servers with a URL stay as they are. A second run changes nothing.
 
 It keeps a copy of the file, which nobody else can read, in `~/.config/mcp-sessiond/setup`. `--undo` restores the file; if somebody has edited it since, it removes only what `setup` has added.
@@ -324,8 +327,8 @@ fn confirm() -> Result<bool, Failure> {
     Ok(["y", "yes"].contains(&&*answer.trim().to_lowercase()))
 }
 
-fn home() -> Result<PathBuf, Failure> {
-    std::env::home_dir().ok_or_else(|| (NO_INPUT, "there is no home directory".to_owned()))
+fn user_directories() -> Result<UserDirectories, Failure> {
+    paths::user_directories().ok_or_else(|| (NO_INPUT, "there is no home directory".to_owned()))
 }
 
 /// What is to be done to which files, and the exit code so far.
@@ -335,7 +338,7 @@ fn plans(
     executable: &Executable,
     records: &Records,
 ) -> Result<(Vec<Plan>, u8), Failure> {
-    let home = home()?;
+    let user = user_directories()?;
     // Codex runs the servers of several threads in one process, and nothing tells them apart.
     let usual = || {
         Host::value_variants()
@@ -351,7 +354,7 @@ fn plans(
         let files = arguments
             .file
             .as_ref()
-            .map_or_else(|| host.files(&home), |file| vec![file.clone()]);
+            .map_or_else(|| host.files(&user), |file| vec![file.clone()]);
         for path in files {
             match plan(
                 host,
@@ -373,9 +376,12 @@ fn plans(
                 }
             }
         }
+        if let (None, Change::Wrap, Some(path)) = (&arguments.file, change, host.settings(&user)) {
+            plans.extend(settings(host, &path, &arguments.only));
+        }
     }
     if arguments.host.is_none() && !arguments.json {
-        let of_codex = Host::Codex.files(&home).into_iter();
+        let of_codex = Host::Codex.files(&user).into_iter();
         for file in of_codex.filter(|file| file.is_file()) {
             warn(format_args!(
                 "{}: Codex is left out, since nothing would be kept there; `mcp-sessiond setup codex` wraps its servers all the same",
@@ -394,18 +400,62 @@ fn plans(
     Ok((plans, code))
 }
 
+/// Why servers under `mcp.servers` are not changed.
+const IN_SETTINGS: &str =
+    "it is under `mcp.servers`, where `setup` changes nothing; move it to VS Code's mcp.json";
+
 fn check_names(names: &[String], plans: &[Plan]) -> Result<(), Failure> {
     let lines = || plans.iter().flat_map(|plan| &plan.lines);
     match names
         .iter()
         .find(|name| !lines().any(|line| line.server == **name || line.own == **name))
     {
-        Some(name) => Err((
-            NO_INPUT,
-            format!("there is no server {name:?} in these files"),
-        )),
+        Some(name) => {
+            let meant = did_you_mean(name, lines().map(|line| &*line.own));
+            Err((
+                NO_INPUT,
+                format!("there is no server {name:?} in these files{meant}"),
+            ))
+        }
         None => Ok(()),
     }
+}
+
+/// Lines about servers of a file that are under `mcp.servers`, and stay as they are.
+fn lines_in_settings(
+    host: Host,
+    path: &Path,
+    tree: Option<&Node>,
+    only: &[String],
+) -> Result<Vec<Line>, String> {
+    let line = |own: &str| Line {
+        host: host.to_string(),
+        file: path.to_owned(),
+        server: own.to_owned(),
+        own: own.to_owned(),
+        outcome: Outcome::Skipped,
+        why: Some(IN_SETTINGS.to_owned()),
+        command: String::new(),
+        becomes: String::new(),
+    };
+    let names = in_settings(host, tree)?.into_iter();
+    let is_meant = |own: &&str| only.is_empty() || only.iter().any(|only| only == own);
+    Ok(names.filter(is_meant).map(line).collect())
+}
+
+/// The servers in a host's file of settings. What is wrong in it otherwise is no matter of ours.
+fn settings(host: Host, path: &Path, only: &[String]) -> Option<Plan> {
+    let file = HostFile::read(path).ok()??;
+    let tree = tree(host, body(&file.text)).ok()?;
+    let lines = lines_in_settings(host, path, tree.as_ref(), only).ok()?;
+    (!lines.is_empty()).then(|| Plan {
+        host,
+        text: file.text.clone(),
+        file,
+        lines,
+        record: None,
+        left: Vec::new(),
+    })
 }
 
 /// What is to be done to a file. None: there is no such file.
@@ -496,6 +546,7 @@ fn plan(
             becomes,
         });
     }
+    lines.extend(lines_in_settings(host, path, tree.as_ref(), only)?);
     let text = with_body(&file.text, edits);
     if text == file.text {
         return Ok(Some(Plan {

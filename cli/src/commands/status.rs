@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::exit_code::{SOFTWARE, UNAVAILABLE};
 use crate::inventory::Inventory;
-use crate::inventory::listing::{COLUMNS, Listing, NOTHING, Others};
+use crate::inventory::listing::{COLUMNS, Listing, Others};
 use crate::runtime::block_on;
 use crate::ui::output::{print, to_json, warn};
 use crate::ui::table;
@@ -18,14 +18,14 @@ use crate::ui::table;
 NAME is that of the server's entry in the host's file or in servers.json, or the one that its session was given; otherwise its program with the package or script \
 that it runs. No other argument is ever shown. HOST is the host that uses the server, with its pid and the directory of the project; the service `serve.NAME`; or how many hosts share it. STATE is `in use`, a host is connected; `waiting`, its \
 host has disconnected, and the server waits for it for `backends.linger_ms` (of `serve`: `http.linger_ms`); `starting`; \
-`ended`, by itself, until it is needed again; `stopping`; `silent`, its keeper does not answer; `failed`, it can't be started (below the table is why); `not tried`, it is one of `wrap --all` or `serve`, whose turn has not come; or `not kept`: the command runs as it is, \
+`ended`, by itself, until it is needed again; `not running`, it was stopped, or nobody has called it yet, and its host's next call starts it; `stopping`; `silent`, its keeper does not answer; `failed`, it can't be started (below the table is why); `not tried`, it is one of `wrap --all` or `serve`, whose turn has not come; or `not kept`: the command runs as it is, \
 and ends with its host. SINCE is how long the host has been there, or away. MEMORY has all that the server has started. A server behind `serve --upstream` is named \
 by its address, and SINCE and MEMORY are those of `serve`.
 
 With --json: an object. `daemon`: `answers`, and `why` not. `servers`: server (its name), program, directory, session, service, host, host_name, pid, keeper, \
 keeper_pid, state (in_use, waiting, starting, ended, stopping, silent); hosts (how many share it, if it is shared), withheld (how many of its notifications none of these got); age_ms, since_ms (how long the host has been there, or \
 away), restarts, memory (bytes), last_error, known (to the daemon), failure (why its keeper does not say); what is not known \
-is null; trouble (of one that has failed): is, code, message, since_ms (Unix epoch). `unready`: servers of `wrap --all` and `serve` that no keeper holds: server, session, host, host_name, and what trouble has; is: failed, initializing, not_tried. `upstreams`: servers behind `serve --upstream`: url, service, pid (of `serve`), since_ms (Unix epoch), sessions; `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch), has_failed (it does not run); `lost`: what is no longer kept, until the next server of that host has said so: host, host_name, \
+is null; trouble (of one that has failed): is, code, message, since_ms (Unix epoch). `unready`: servers of `wrap --all` and `serve` that no keeper holds: server, session, host, host_name, and what trouble has; is: failed, initializing, not_tried. `not_running`: servers that do not run while their hosts are connected: server, session, host, host_name, front (its pid). `upstreams`: servers behind `serve --upstream`: url, service, pid (of `serve`), since_ms (Unix epoch), sessions; `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch), has_failed (it does not run); `lost`: what is no longer kept, until the next server of that host has said so: host, host_name, \
 of (the server's name in a list), because, at_ms (Unix epoch).
 
 With -w the list is drawn again once a second, and when the terminal changes its size. Keys: the arrows or j and k select a server, Enter or l \
@@ -69,6 +69,7 @@ fn show(arguments: &Arguments, listing: &Listing) -> ExitCode {
         let Inventory {
             servers,
             unready,
+            not_running,
             losses,
             failure,
             ..
@@ -77,10 +78,10 @@ fn show(arguments: &Arguments, listing: &Listing) -> ExitCode {
         let daemon = serde_json::json!({"answers": why.is_none(), "why": why});
         let Others { upstreams, unkept } = &listing.others;
         to_json(&serde_json::json!({
-            "daemon": daemon, "servers": servers, "unready": unready, "upstreams": upstreams, "unkept": unkept, "lost": losses,
+            "daemon": daemon, "servers": servers, "unready": unready, "not_running": not_running, "upstreams": upstreams, "unkept": unkept, "lost": losses,
         }))
     } else {
-        text(listing, arguments.wide, trouble.is_some())
+        text(listing, arguments.wide)
     });
     match trouble {
         Some(sentence) => {
@@ -91,15 +92,16 @@ fn show(arguments: &Arguments, listing: &Listing) -> ExitCode {
     }
 }
 
-fn text(listing: &Listing, wide: bool, is_trouble: bool) -> String {
+fn text(listing: &Listing, wide: bool) -> String {
     let width = (!wide).then_some(COLUMNS);
     let mut text = match listing.is_empty() {
-        true if is_trouble => String::new(),
-        true => format!("{NOTHING}\n"),
+        true => String::new(),
         false => listing.table(width),
     };
     for note in listing.notes() {
-        text += "\n";
+        if !text.is_empty() {
+            text += "\n";
+        }
         text += &table::wrapped(&note, width);
     }
     text

@@ -20,9 +20,9 @@ Examples:
   mcp-sessiond uninstall
   mcp-sessiond uninstall --serve browser")]
 pub(crate) struct Arguments {
-    /// Show the files and the commands, and touch nothing
+    /// Show the files and the commands, and change nothing
     #[arg(long)]
-    print: bool,
+    dry_run: bool,
     /// The service of `serve` under this name, instead of the daemon's
     #[arg(long, value_name = "NAME")]
     serve: Option<Name>,
@@ -31,6 +31,6 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     service_manager::report(service_manager::uninstall(
         arguments.serve.as_ref(),
-        arguments.print,
+        arguments.dry_run,
     ))
 }

@@ -105,7 +105,11 @@ pub(crate) fn form(host: Host, entry: &Node) -> Result<Form<'_>, String> {
             Form::NotWrappable("its command is on several lines; write it on one")
         }
         (Some(words), _) if words.list().is_some_and(|words| !words.is_empty()) => {
-            Form::Words(words)
+            let command = words.list().and_then(|words| words.first()?.text());
+            match command.is_some_and(is_windows_command) {
+                true => Form::NotWrappable(WINDOWS),
+                false => Form::Words(words),
+            }
         }
         (Some(command), _) if command.text().is_none_or(str::is_empty) => {
             Form::NotWrappable("its command is not a string")
@@ -113,6 +117,9 @@ pub(crate) fn form(host: Host, entry: &Node) -> Result<Form<'_>, String> {
         (Some(command), _) if command.text().is_some_and(is_command_line) => Form::NotWrappable(
             "its command is a whole command line; the arguments belong in `args`",
         ),
+        (Some(command), _) if command.text().is_some_and(is_windows_command) => {
+            Form::NotWrappable(WINDOWS)
+        }
         (_, Some(arguments)) if arguments.list().is_none() => {
             Form::NotWrappable("its arguments must be a list")
         }
@@ -289,6 +296,26 @@ pub(crate) fn is_command_line(command: &str) -> bool {
         .split_once(char::is_whitespace)
         .unwrap_or_default();
     !rest.trim().is_empty() && !program.contains(['/', '\\', '$', '%'])
+}
+
+/// Why an entry is left alone that has a Windows command.
+pub(crate) const WINDOWS: &str =
+    "its command is for Windows; `setup` changes only what runs on this system";
+
+/// Whether a command is one of Windows: a host's file may be shared with such a system, and one in
+/// WSL may be read by a host on either side.
+pub(crate) fn is_windows_command(command: &str) -> bool {
+    let lower = command.to_ascii_lowercase();
+    let has_drive = matches!(
+        lower.as_bytes(),
+        [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_lowercase()
+    );
+    let name = lower.rsplit(['/', '\\']).next().unwrap_or_default();
+    has_drive
+        || [".exe", ".cmd", ".bat"]
+            .iter()
+            .any(|ending| name.ends_with(ending))
+        || ["cmd", "wsl"].contains(&name)
 }
 
 /// Whether nothing but the name of the list stands between a command and its arguments.

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use mcp_sessiond_proto::paths;
+
 use super::file::write;
 
 /// Directories that `npx`, `uvx` and the like clean up: what is in them is gone one day.
@@ -28,9 +30,9 @@ impl Executable {
             .canonicalize()
             .map_err(|error| format!("{}: {error}", own.display()))?;
         let (path, copy) = if passes(&real) {
-            let home = std::env::home_dir()
+            let user = paths::user_directories()
                 .ok_or("there is no home directory to copy this executable to")?;
-            let lasting = home.join(".local/bin/mcp-sessiond");
+            let lasting = user.home.join(".local/bin/mcp-sessiond");
             // A link was put there by a package manager, which keeps it up to date.
             let is_managed = lasting.is_symlink() && lasting.exists();
             (lasting, (!is_managed).then_some(real))

@@ -52,6 +52,32 @@ pub(crate) fn servers(host: Host, tree: Option<&Node>) -> Result<Vec<Server<'_>>
     Ok(found)
 }
 
+/// Where VS Code's settings, workspaces and development containers may have servers: VS Code moves
+/// them to a file of their own, or reads them there, by its version.
+const IN_SETTINGS: [&[&str]; 4] = [
+    &["mcp", "servers"],
+    &["mcp.servers"],
+    &["settings", "mcp", "servers"],
+    &["customizations", "vscode", "mcp", "servers"],
+];
+
+/// The names of servers that are in a file of VS Code's, and not where `setup` changes them.
+pub(crate) fn in_settings(host: Host, tree: Option<&Node>) -> Result<Vec<&str>, String> {
+    if host != Host::Vscode {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for path in IN_SETTINGS {
+        let mut at = tree;
+        for name in path {
+            at = at.map(|node| node.get(name)).transpose()?.flatten();
+        }
+        let servers = at.map(Node::members).transpose()?.flatten();
+        found.extend(servers.into_iter().flatten().map(|(name, _)| name.as_str()));
+    }
+    Ok(found)
+}
+
 fn in_table<'a>(
     host: Host,
     table: &'a Node,

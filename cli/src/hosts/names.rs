@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use mcp_sessiond_process::executable;
+use mcp_sessiond_proto::paths;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -50,8 +51,7 @@ impl EntryNames {
         command: &[String],
         directory: Option<&Path>,
     ) -> Option<String> {
-        let home = std::env::home_dir()?;
-        let of_user = host.files(&home);
+        let of_user = host.files(&paths::user_directories()?);
         let of_project: Vec<PathBuf> = directory
             .into_iter()
             .flat_map(|directory| host.project_files(directory))

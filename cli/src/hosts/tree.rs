@@ -76,6 +76,21 @@ impl Node {
         }
     }
 
+    /// Looks for names that are twice in one table, in this value and below it.
+    ///
+    /// # Errors
+    /// When there is one.
+    pub(crate) fn check_names(&self) -> Result<(), String> {
+        match &self.kind {
+            Kind::List(items) => items.iter().try_for_each(Self::check_names),
+            _ => self
+                .members()?
+                .unwrap_or_default()
+                .iter()
+                .try_for_each(|(_, value)| value.check_names()),
+        }
+    }
+
     /// A member of a table.
     ///
     /// # Errors

@@ -1,19 +1,24 @@
 //! What `status` lists: a row for each server, and what has to be said beside the rows.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anstyle::Style;
+use clap::ValueEnum as _;
 use mcp_sessiond_process as process;
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_proxy::unkept::{self, Unkept};
 
 use super::parts::{Trouble, Unready};
 use super::upstreams::Upstream;
-use super::{HostLoss, Inventory, Server};
+use super::{HostLoss, Inventory, NotRunning, Server};
 use crate::calls::Failure;
+use crate::hosts::Host;
 use crate::hosts::names::EntryNames;
+use crate::hosts::record::Records;
+use crate::servers::Servers;
 use crate::service_manager;
 use crate::ui::table::{self, BAD, DOUBTFUL, GOOD, bytes, duration, paint, printable};
 
@@ -96,9 +101,16 @@ impl Listing {
     pub(crate) fn is_empty(&self) -> bool {
         let Others { upstreams, unkept } = &self.others;
         let Inventory {
-            servers, unready, ..
+            servers,
+            unready,
+            not_running,
+            ..
         } = &self.inventory;
-        servers.is_empty() && unready.is_empty() && upstreams.is_empty() && unkept.is_empty()
+        servers.is_empty()
+            && not_running.is_empty()
+            && unready.is_empty()
+            && upstreams.is_empty()
+            && unkept.is_empty()
     }
 
     /// What is wrong about there being no daemon.
@@ -122,7 +134,7 @@ impl Listing {
         (!self.others.unkept.is_empty()).then(|| sentence.to_owned())
     }
 
-    /// What has to be said beside the rows.
+    /// What has to be said beside the rows, or where there are none.
     pub(crate) fn notes(&self) -> Vec<String> {
         let Self { inventory, others } = self;
         let notes = inventory
@@ -147,7 +159,10 @@ impl Listing {
         let unready = unready.map(|(what, fix)| format!("{what}; {fix}"));
         let upstreams = others.upstreams.iter().map(Upstream::note);
         let lost = inventory.losses.iter().map(HostLoss::sentence);
-        notes
+        let nothing = (self.is_empty() && self.daemon_fault().is_none()).then(nothing);
+        nothing
+            .into_iter()
+            .chain(notes)
             .chain(unready)
             .chain(upstreams)
             .chain(why)
@@ -160,7 +175,11 @@ impl Listing {
     /// none: it is to be wide.
     pub(crate) fn rows(&self, width: Option<usize>) -> Vec<Vec<String>> {
         let servers: Vec<&Server> = self.inventory.servers.iter().collect();
-        let others = (&self.inventory.unready[..], &self.others);
+        let others = Rest {
+            not_running: &self.inventory.not_running,
+            unready: &self.inventory.unready,
+            others: &self.others,
+        };
         fitting(&servers, others, heading(width.is_none()), width)
     }
 
@@ -170,8 +189,24 @@ impl Listing {
     }
 }
 
-/// What is said where nothing is listed.
-pub(crate) const NOTHING: &str = "No server is kept now. One that you have stopped starts again when its host next calls it. To wrap the servers of your hosts, run `mcp-sessiond setup`.";
+/// What is said where nothing is listed: what `setup` has done already is no advice.
+fn nothing() -> String {
+    let records = Servers::usual_path().map(|servers| Records::beside(&servers).all());
+    let records = records.ok().and_then(Result::ok).unwrap_or_default();
+    let titles: BTreeSet<&str> = records
+        .iter()
+        .flatten()
+        .filter_map(|record| Some(Host::from_str(&record.host, false).ok()?.title()))
+        .collect();
+    if titles.is_empty() {
+        return "No server is kept now. To wrap the servers of your hosts, run `mcp-sessiond setup`."
+            .to_owned();
+    }
+    let titles = titles.into_iter().collect::<Vec<_>>().join(", ");
+    format!(
+        "No server is kept now. `mcp-sessiond setup` has wrapped servers of {titles}: they are kept once that host has started them, so restart it, or reload its servers."
+    )
+}
 
 /// The columns.
 pub(crate) fn heading(is_wide: bool) -> &'static [&'static str] {
@@ -199,14 +234,27 @@ fn note(server: &Server, daemon_answers: bool) -> Option<String> {
         .map(|(what, fix)| format!("{what}; {fix}"))
 }
 
+/// What is listed behind the servers that keepers hold.
+#[derive(Clone, Copy)]
+struct Rest<'a> {
+    not_running: &'a [NotRunning],
+    unready: &'a [Unready],
+    others: &'a Others,
+}
+
+/// The rows of these servers alone.
+fn rows_of(servers: &[&Server]) -> Vec<Vec<String>> {
+    let rest = Rest {
+        not_running: &[],
+        unready: &[],
+        others: &Others::default(),
+    };
+    fitting(servers, rest, heading(false), Some(COLUMNS))
+}
+
 /// Shows these servers to whoever reads the complaints.
 pub(crate) fn to_stderr(servers: &[&Server]) {
-    let rows = fitting(
-        servers,
-        (&[], &Others::default()),
-        heading(false),
-        Some(COLUMNS),
-    );
+    let rows = rows_of(servers);
     let _ = anstream::stderr()
         .lock()
         .write_all(table(&rows, Some(COLUMNS)).as_bytes());
@@ -214,12 +262,7 @@ pub(crate) fn to_stderr(servers: &[&Server]) {
 
 /// Shows these servers, and at the end of each line the word that is its own: the pid of its keeper.
 pub(crate) fn to_stderr_with_words(servers: &[&Server]) {
-    let mut rows = fitting(
-        servers,
-        (&[], &Others::default()),
-        heading(false),
-        Some(COLUMNS),
-    );
+    let mut rows = rows_of(servers);
     for (row, server) in rows.iter_mut().zip(servers) {
         row.truncate(NARROW - 2);
         row.extend(server.keeper_pid.map(|keeper| keeper.to_string()));
@@ -243,14 +286,14 @@ fn table(rows: &[Vec<String>], width: Option<usize>) -> String {
 /// The rows with as much of each directory as fits.
 fn fitting(
     servers: &[&Server],
-    others: (&[Unready], &Others),
+    rest: Rest<'_>,
     heading: &[&str],
     width: Option<usize>,
 ) -> Vec<Vec<String>> {
     let Some(width) = width else {
-        return rows(servers.iter().copied(), others, None);
+        return rows(servers.iter().copied(), rest, None);
     };
-    let of = |most| rows(servers.iter().copied(), others, Some(most));
+    let of = |most| rows(servers.iter().copied(), rest, Some(most));
     let fits = |rows: &Vec<Vec<String>>| table::width(heading, rows) <= width;
     let [.., least] = DIRECTORY_MAX;
     DIRECTORY_MAX
@@ -262,7 +305,11 @@ fn fitting(
 
 fn rows<'a>(
     servers: impl Iterator<Item = &'a Server>,
-    (unready, others): (&[Unready], &Others),
+    Rest {
+        not_running,
+        unready,
+        others,
+    }: Rest<'_>,
     directory_max: Option<usize>,
 ) -> Vec<Vec<String>> {
     let now = SystemTime::now()
@@ -271,15 +318,15 @@ fn rows<'a>(
         .as_millis();
     let now = u64::try_from(now).unwrap_or(u64::MAX);
     let upstreams = others.upstreams.iter().map(|upstream| upstream.row(now));
-    let unready_row = |unready: &Unready| {
-        let mut row = unready.row(now);
+    let whole = |mut row: Vec<String>| {
         row.resize(HEADING.len(), "-".to_owned());
         row
     };
     let unkept = others.unkept.iter().map(|unkept| unkept_row(unkept, now));
     servers
         .map(|server| row(server, now, directory_max))
-        .chain(unready.iter().map(unready_row))
+        .chain(not_running.iter().map(|server| whole(server.row())))
+        .chain(unready.iter().map(|unready| whole(unready.row(now))))
         .chain(upstreams)
         .chain(unkept)
         .collect()
@@ -324,10 +371,10 @@ fn row(server: &Server, now_ms: u64, directory_max: Option<usize>) -> Vec<String
 /// where it says nothing, or there is no room. Of a long one the end is shown.
 fn project(server: &Server, most: Option<usize>) -> Option<String> {
     let directory = server.directory.as_deref()?;
-    let home = std::env::home_dir();
-    let in_home = home
-        .as_deref()
-        .and_then(|home| directory.strip_prefix(home).ok());
+    let user = paths::user_directories();
+    let in_home = user
+        .as_ref()
+        .and_then(|user| directory.strip_prefix(&user.home).ok());
     let text = match in_home {
         Some(rest) if rest.as_os_str().is_empty() => return None,
         Some(rest) => format!("~/{}", rest.display()),

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use clap_complete::{ArgValueCandidates, CompletionCandidate};
+use mcp_sessiond_proto::text::did_you_mean;
 use mcp_sessiond_proxy::unkept::{self, Unkept};
 
 use super::listing::TRIED_AGAIN;
-use super::{Inventory, Server, listing};
+use super::{Inventory, NotRunning, Server, listing};
 use crate::calls::Failure;
 use crate::exit_code::{NO_INPUT, SOFTWARE, USAGE};
 use crate::runtime::block_on;
@@ -122,6 +123,12 @@ pub(crate) fn one<'a>(what: &'a str, inventory: &'a Inventory) -> Result<&'a Ser
     choose(what, &inventory.servers).map_err(|unclear| unclear.report(inventory))
 }
 
+/// Whether a server is called so.
+pub(crate) fn is_known(what: &str, inventory: &Inventory) -> bool {
+    let mut servers = inventory.servers.iter();
+    servers.any(|server| fit(what, server).is_some()) || unkept(what, inventory).is_some()
+}
+
 /// What runs unkept, or could not be started, and is called so.
 pub(crate) fn unkept(what: &str, inventory: &Inventory) -> Option<Unkept> {
     let lower = what.to_lowercase();
@@ -131,6 +138,13 @@ pub(crate) fn unkept(what: &str, inventory: &Inventory) -> Option<Unkept> {
     unkept::list(inventory.directory.path())
         .into_iter()
         .find(is_meant)
+}
+
+/// What does not run, and is called so.
+fn not_running<'a>(what: &str, inventory: &'a Inventory) -> Option<&'a NotRunning> {
+    let lower = what.to_lowercase();
+    let mut servers = inventory.not_running.iter();
+    servers.find(|server| server.server.to_lowercase().contains(&lower))
 }
 
 fn choose<'a>(what: &'a str, servers: &'a [Server]) -> Result<&'a Server, NotOne<'a>> {
@@ -200,14 +214,21 @@ impl NotOne<'_> {
                         "only its host can restart or stop it"
                     };
                     warn(format_args!("{program} (pid {pid}) {is}: {why}; {fix}"));
+                } else if let Some(server) = not_running(what, inventory) {
+                    warn(server.sentence());
                 } else if inventory.servers.is_empty() {
                     warn(format_args!(
                         "no server is called `{what}`: nothing is kept",
                         what = printable(what)
                     ));
                 } else {
+                    let names = inventory.servers.iter().map(|server| &*server.server);
+                    let meant = match did_you_mean(what, names) {
+                        meant if meant.is_empty() => ".".to_owned(),
+                        meant => meant,
+                    };
                     warn(format_args!(
-                        "no server is called `{what}`; these are kept:",
+                        "no server is called `{what}`{meant} These are kept:",
                         what = printable(what)
                     ));
                     warn_of(inventory.servers.iter());

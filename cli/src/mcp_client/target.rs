@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use mcp_sessiond_process::executable;
+use mcp_sessiond_proto::text::did_you_mean;
 
 use super::CallFailure;
 use crate::exit_code::{NO_INPUT, UNAVAILABLE};
@@ -108,7 +109,8 @@ impl Target {
             return CallFailure::new(
                 UNAVAILABLE,
                 format!(
-                    "{what} belongs to {}; give it a `--name` or share it to call it from a shell",
+                    "{what} belongs to {}. To use it from a shell, write `--name {what}` behind `wrap` in its entry in the host's file and restart the host, \
+                     or share it: `\"shared\": true` in servers.json",
                     owners.join(" and to ")
                 ),
             );
@@ -124,14 +126,17 @@ impl Target {
         );
         known.sort();
         known.dedup();
-        let which = if known.is_empty() {
-            "servers.json lists none, and no server with a `--name` runs".to_owned()
-        } else {
-            format!("there are {}", known.join(", "))
+        let which = match did_you_mean(what, known.iter().map(String::as_str)) {
+            _ if known.is_empty() => {
+                "; servers.json lists none, and no server with a `--name` runs (write `--name NAME` behind `wrap` in its entry in the host's file)"
+                    .to_owned()
+            }
+            meant if meant.is_empty() => format!("; there are {}", known.join(", ")),
+            meant => meant,
         };
         CallFailure::new(
             NO_INPUT,
-            format!("there is no server `{what}` that can be called from a shell; {which}"),
+            format!("there is no server `{what}` that can be called from a shell{which}"),
         )
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use mcp_sessiond_proto::text::did_you_mean;
 use mcp_sessiond_proxy::front::failed_start::StartError;
 
 use super::FILE;
@@ -24,7 +25,7 @@ pub(crate) enum ServersError {
         path: PathBuf,
         error: serde_json::Error,
     },
-    #[error("there is no server {name:?} in {}; {}", path.display(), there_are(names))]
+    #[error("there is no server {name:?} in {}{}", path.display(), there_are(name, names))]
     Unknown {
         path: PathBuf,
         name: String,
@@ -76,10 +77,12 @@ fn unread(path: &Path, error: &std::io::Error) -> String {
     }
 }
 
-fn there_are(names: &[String]) -> String {
+fn there_are(name: &str, names: &[String]) -> String {
     if names.is_empty() {
-        "it has none".to_owned()
-    } else {
-        format!("there are: {}", names.join(", "))
+        return "; it has none".to_owned();
+    }
+    match did_you_mean(name, names.iter().map(String::as_str)) {
+        meant if meant.is_empty() => format!("; there are: {}", names.join(", ")),
+        meant => meant,
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use mcp_sessiond_process::regular_file;
+use mcp_sessiond_proto::paths;
 use mcp_sessiond_proxy::server::shared::VARIABLES;
 
 use super::entry::{Entry, Kind, is_http};
@@ -122,8 +123,8 @@ impl Entry {
 
 /// A path of the file's: `~/…` in the home directory, others from the directory of the file.
 fn from_base(path: &str, base: &Path) -> PathBuf {
-    match (path.strip_prefix("~/"), std::env::home_dir()) {
-        (Some(rest), Some(home)) => home.join(rest),
+    match (path.strip_prefix("~/"), paths::user_directories()) {
+        (Some(rest), Some(user)) => user.home.join(rest),
         _ => base.join(path),
     }
 }

@@ -118,12 +118,17 @@ fn what_can_t_be_run_is_said_with_a_mend() {
         why(r#"{"command": "x", "shared": 1}"#),
         "`shared` must be true or false"
     );
-    let unknown =
-        get(r#"{"servers": {"files": {}, "web": {}}}"#, "fils").expect_err("it is not there");
-    assert_eq!(
-        unknown,
-        format!("there is no server \"fils\" in {PATH}; there are: files, web")
-    );
+    for (name, expected) in [
+        ("fils", "; did you mean files?"),
+        ("browser", "; there are: files, web"),
+    ] {
+        let unknown =
+            get(r#"{"servers": {"files": {}, "web": {}}}"#, name).expect_err("it is not there");
+        assert_eq!(
+            unknown,
+            format!("there is no server {name:?} in {PATH}{expected}")
+        );
+    }
 }
 
 #[test]

@@ -8,6 +8,8 @@ mod serve;
 
 use std::path::PathBuf;
 
+use mcp_sessiond_proto::paths as places;
+
 use super::files::{File, Former};
 use super::serve_unit::{Name, ServeCommand, Unit};
 use super::steps::{OnFailure, Step, answer};
@@ -37,16 +39,18 @@ pub(super) fn check_reachable() -> Result<(), ServiceError> {
     })
 }
 
-fn home() -> Result<PathBuf, ServiceError> {
-    let home = std::env::var_os("HOME")
-        .map(PathBuf::from)
-        .filter(|home| home.is_absolute());
-    home.ok_or_else(|| ServiceError::Usage("HOME does not say where launch agents belong".into()))
+/// What is said about a logout: an agent belongs to a graphical session, as its user expects.
+pub(super) fn at_logout(_: bool) -> Option<String> {
+    None
+}
+
+fn no_home() -> ServiceError {
+    ServiceError::Usage("this user has no home directory, in which launch agents belong".into())
 }
 
 /// The folder of the user's agents.
 fn agents() -> Result<PathBuf, ServiceError> {
-    Ok(home()?.join("Library/LaunchAgents"))
+    places::agents().ok_or_else(no_home)
 }
 
 /// An agent's label.
@@ -95,7 +99,8 @@ fn log_path(unit: &Unit) -> Result<PathBuf, ServiceError> {
         Unit::Daemon => "mcp-sessiond.log".to_owned(),
         Unit::Serve(name) => format!("mcp-sessiond-serve-{}.log", name.as_str()),
     };
-    Ok(home()?.join("Library/Logs").join(name))
+    let user = places::user_directories().ok_or_else(no_home)?;
+    Ok(user.home.join("Library/Logs").join(name))
 }
 
 /// What launchd says of an agent. One that it knows is there at each login.

@@ -45,19 +45,25 @@ pub(super) fn check_reachable() -> Result<(), ServiceError> {
 }
 
 fn directory() -> Result<PathBuf, ServiceError> {
-    let named = |name: &str| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let config = named("XDG_CONFIG_HOME").or_else(|| Some(named("HOME")?.join(".config")));
-    config
-        .map(|config| config.join("systemd/user"))
-        .ok_or_else(|| {
-            ServiceError::Usage(
-                "neither XDG_CONFIG_HOME nor HOME says where user units belong".into(),
-            )
-        })
+    places::own_units().ok_or_else(|| {
+        ServiceError::Usage("this user has no home directory, in which user units belong".into())
+    })
+}
+
+/// What is said about a logout, after which the user manager ends, and all that it runs. The
+/// daemon's own service is not missed then, unless the session is one of SSH, whose servers are to
+/// go on.
+pub(super) fn at_logout(is_serve: bool) -> Option<String> {
+    let is_remote = || std::env::var_os("SSH_CONNECTION").is_some();
+    if !is_serve && !is_remote() {
+        return None;
+    }
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok()??;
+    let lingers = Path::new("/var/lib/systemd/linger").join(&user.name);
+    (!lingers.exists()).then(|| {
+        "The service ends when you log out. `loginctl enable-linger` keeps it running, and starts it at boot."
+            .to_owned()
+    })
 }
 
 /// The files, that of the daemon's socket last.

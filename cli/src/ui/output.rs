@@ -8,11 +8,15 @@ use serde::Serialize;
 use super::table::printable;
 use crate::exit_code::SOFTWARE;
 
-/// Writes a message to standard error, in one line behind our name. What others have named can do
-/// nothing to a terminal there.
+/// Writes a message to standard error, behind our name. What others have named can do nothing to a
+/// terminal there. Lines behind the first are indented, so that none of them seems to be a message.
 pub(crate) fn warn(message: impl std::fmt::Display) {
-    let text = printable(&message.to_string());
-    let _ = writeln!(std::io::stderr(), "mcp-sessiond: {text}");
+    let _ = writeln!(std::io::stderr(), "{}", warning(&message.to_string()));
+}
+
+fn warning(message: &str) -> String {
+    let lines: Vec<String> = message.trim_end().split('\n').map(printable).collect();
+    format!("mcp-sessiond: {}", lines.join("\n  "))
 }
 
 /// Writes a list to standard error below a message, an item a line.
@@ -41,4 +45,18 @@ pub(crate) fn to_json(data: &impl Serialize) -> String {
 /// Data as JSON, or as this text.
 pub(crate) fn json_or<T: Serialize>(json: bool, data: &T, text: impl Fn(&T) -> String) -> String {
     if json { to_json(data) } else { text(data) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_has_its_lines() {
+        let text = warning("config.toml: line 1\n  |\n1 | a = \u{1b}[2J\n");
+        assert_eq!(
+            text,
+            "mcp-sessiond: config.toml: line 1\n    |\n  1 | a = \u{fffd}[2J"
+        );
+    }
 }

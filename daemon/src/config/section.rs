@@ -35,6 +35,17 @@ macro_rules! section {
                 )?)*
                 Ok(())
             }
+
+            /// What a setting must be that has a range.
+            pub(super) fn range_of(name: &str) -> Option<String> {
+                let _ = name;
+                $($(
+                    if name == stringify!($setting) {
+                        return Some(super::section::describe($range));
+                    }
+                )?)*
+                None
+            }
         }
     };
 }
@@ -60,4 +71,14 @@ pub(super) fn check_range(
     Err(ConfigError::Range(format!(
         "{prefix}{name} must be {bound}"
     )))
+}
+
+/// A range in words.
+pub(super) fn describe(range: impl RangeBounds<u64>) -> String {
+    match (range.start_bound(), range.end_bound()) {
+        (Bound::Included(least), Bound::Included(most)) => format!("from {least} to {most}"),
+        (Bound::Included(least), _) => format!("at least {least}"),
+        (_, Bound::Included(most)) => format!("at most {most}"),
+        _ => "0 or more".to_owned(),
+    }
 }

@@ -190,3 +190,68 @@ fn of_a_file_that_is_wrong_somewhere_the_rest_counts() {
     let error = load(Some(&path), &["no_such=1".into()]).expect_err("there is no such setting");
     assert!(load_readable(Some(&path), &["no_such=1".into()], error).is_err());
 }
+
+#[test]
+fn a_wrong_number_is_refused_with_its_range() {
+    for (flag, expected) in [
+        (
+            "claim_wait_ms=soon",
+            "--set claim_wait_ms=soon: it must be a whole number, at most 5000",
+        ),
+        (
+            "claim_wait_ms=6000",
+            "--set claim_wait_ms=6000: it must be a whole number, at most 5000",
+        ),
+        (
+            "limits.state_value_bytes=0",
+            "--set limits.state_value_bytes=0: it must be a whole number, from 1 to ",
+        ),
+        (
+            "backends.linger_ms=-1",
+            "--set backends.linger_ms=-1: it must be a whole number, at least 1",
+        ),
+        (
+            "pid1_is_host=perhaps",
+            "--set pid1_is_host=perhaps: it must be true or false",
+        ),
+        ("claim_wait=1", "; did you mean claim_wait_ms?"),
+        (
+            "first_line_wait=1",
+            "; did you mean wrap.first_line_wait_ms?",
+        ),
+    ] {
+        let error = from("", &[flag]).expect_err("refused").to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    // What is wrong in the file is not said of the flag.
+    let error = from("claim_wait_ms = 6000\n", &["backends.linger_ms=5"]);
+    let error = error.expect_err("refused").to_string();
+    assert!(!error.contains("--set"), "{error}");
+}
+
+#[test]
+fn an_unknown_key_of_the_file_is_refused_with_the_one_that_may_be_meant() {
+    for (text, expected) in [
+        ("claim_wait = 5\n", "; did you mean claim_wait_ms?"),
+        (
+            "linger_ms = 5\n",
+            "; did you mean backends.linger_ms or http.linger_ms?",
+        ),
+        (
+            "[wrap]\nfirst_line_wait = 5\n",
+            "; did you mean wrap.first_line_wait_ms?",
+        ),
+    ] {
+        let error = from(text, &[]).expect_err("refused").to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let error = from("nothing_like_it = 5\n", &[]).expect_err("refused");
+    assert!(!error.to_string().contains("did you mean"), "{error}");
+}
+
+#[test]
+fn a_password_is_not_quoted() {
+    let flag = "storage.url=nonsense://me:s3cret@x";
+    let error = from("", &[flag]).expect_err("refused").to_string();
+    assert!(!error.contains("s3cret"), "{error}");
+}

@@ -239,7 +239,9 @@ async fn bind(listen: &Listen) -> Result<(Listener, String), StartError> {
                 at: address.to_string(),
                 error,
             };
-            let listener = TcpListener::bind(address).await.map_err(refused)?;
+            let listener = TcpListener::bind(address)
+                .await
+                .map_err(|error| refused(in_use(*address, error)))?;
             let at: SocketAddr = listener.local_addr().map_err(refused)?;
             Ok((Listener::Tcp(listener), format!("http://{at}{PATH}")))
         }
@@ -254,6 +256,24 @@ async fn bind(listen: &Listen) -> Result<(Listener, String), StartError> {
                 format!("unix:{} (http://localhost{PATH})", path.display()),
             ))
         }
+    }
+}
+
+/// The same error; where a process listens there already, with its pid.
+fn in_use(address: SocketAddr, error: io::Error) -> io::Error {
+    let listener = match error.kind() {
+        io::ErrorKind::AddrInUse => tcp::listener_on(address.port()),
+        _ => None,
+    };
+    match listener {
+        Some(pid) => io::Error::new(
+            io::ErrorKind::AddrInUse,
+            format!(
+                "{} (pid {pid}) listens there; end it, or choose another port with `--listen`",
+                mcp_sessiond_process::name_of(pid)
+            ),
+        ),
+        None => error,
     }
 }
 

@@ -196,7 +196,13 @@ fn unkept_is_refused_with_what_there_is_instead() {
         &["serve", "--unkept", "--all"],
         &["serve", "--name", "x", "--unkept", "--", "true"],
         &[
-            "install", "--serve", "x", "--print", "--unkept", "--", "true",
+            "install",
+            "--serve",
+            "x",
+            "--dry-run",
+            "--unkept",
+            "--",
+            "true",
         ],
     ] {
         let output = world.sessiond(arguments).output().expect("the executable");

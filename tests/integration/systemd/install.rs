@@ -50,7 +50,7 @@ fn uninstall_leaves_nothing_but_the_sessions() {
         said.contains(&machine.world.socket().display().to_string()),
         "{said}"
     );
-    let shown = succeeded(&machine.sessiond(&["uninstall", "--print"]));
+    let shown = succeeded(&machine.sessiond(&["uninstall", "--dry-run"]));
     let host = machine.world.host();
     let mut kept = StoredInstance::store(host.instance(&[]), "one");
     let daemon = machine.world.daemon_pid();
@@ -76,7 +76,7 @@ fn uninstall_leaves_nothing_but_the_sessions() {
 #[test]
 fn print_touches_nothing_and_no_start_starts_nothing() {
     let machine = Machine::new();
-    let shown = succeeded(&machine.sessiond(&["install", "--print"]));
+    let shown = succeeded(&machine.sessiond(&["install", "--dry-run"]));
     assert!(files(&config(&machine.world)).is_empty() && !machine.world.directory().exists());
     succeeded(&machine.sessiond(&["install", "--no-start"]));
     for unit in [SERVICE, SOCKET] {

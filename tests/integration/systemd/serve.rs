@@ -208,7 +208,7 @@ fn print_and_no_start_install_nothing_that_runs() {
     let server = tiny(&machine.world);
     let words = arguments(&machine, &[], &server);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let shown = succeeded(&machine.sessiond(&[&["install", "--print"], &words[1..]].concat()));
+    let shown = succeeded(&machine.sessiond(&[&["install", "--dry-run"], &words[1..]].concat()));
     assert!(files(&config(&machine.world)).is_empty(), "{shown}");
     succeeded(&machine.sessiond(&[&["install", "--no-start"], &words[1..]].concat()));
     assert_eq!(machine.property(UNIT, "ActiveState"), "inactive");

@@ -7,7 +7,7 @@ use mcp_sessiond_client::{
 };
 use mcp_sessiond_proto::debug::WhoAmI;
 
-use super::{CallerArgs, Finding, Findings};
+use super::{CallerArgs, Finding, Findings, page};
 use crate::calls::ANSWER_TIMEOUT;
 
 pub(super) async fn check(connection: &Connection, asked: &CallerArgs, findings: &mut Findings) {
@@ -30,7 +30,7 @@ pub(super) async fn check(connection: &Connection, asked: &CallerArgs, findings:
             false
         }
         Err(error) => {
-            let fix = "see its log (docs/operating.md says where it is)";
+            let fix = "`mcp-sessiond logs` shows its log";
             findings.add(Finding::problem(
                 "daemon",
                 format!("the daemon does not answer: {error}"),
@@ -73,7 +73,7 @@ async fn claim(with_state: bool) -> Option<Finding> {
         return Some(Finding::problem(
             "claim",
             format!("no session could be claimed: {why}"),
-            "see the daemon's log (docs/operating.md says where it is); servers run without being kept meanwhile",
+            "`mcp-sessiond logs` shows the daemon's log; servers run without being kept meanwhile",
         ));
     };
     let outcome = if with_state {
@@ -91,12 +91,16 @@ async fn claim(with_state: bool) -> Option<Finding> {
         Some(Ok(false)) => Finding::problem(
             "claim",
             "a value that was written to a session was not there when it was read",
-            "look at the storage (docs/storage.md), and tell us: `mcp-sessiond doctor --json`",
+            concat!(
+                "`mcp-sessiond debug about` says where the storage is; please report this, with what `mcp-sessiond doctor --json` prints: ",
+                env!("CARGO_PKG_REPOSITORY"),
+                "/issues"
+            ),
         ),
         Some(Err(error)) => Finding::problem(
             "claim",
             format!("a session was claimed, but nothing could be written to it: {error}"),
-            "look at the storage (docs/storage.md): `mcp-sessiond debug about` says where it is",
+            "look at the storage: `mcp-sessiond debug about` says where it is",
         ),
     })
 }
@@ -129,7 +133,10 @@ fn host(who: &WhoAmI, asked: &CallerArgs) -> Finding {
         return Finding::problem(
             "host",
             what,
-            "start the server from its host, or see `launchers`, `adopters` and `pid1_is_host` in docs/settings.md",
+            format!(
+                "start the server from its host, or see the settings `launchers`, `adopters` and `pid1_is_host`; {}",
+                page("settings")
+            ),
         );
     }
     Finding::note(

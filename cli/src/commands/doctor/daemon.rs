@@ -7,7 +7,7 @@ use mcp_sessiond_proto::PROTOCOL_VERSION;
 use mcp_sessiond_proto::debug::{About, Setting};
 use mcp_sessiond_proto::hello::HelloError;
 
-use super::{Finding, Findings};
+use super::{Finding, Findings, page};
 use crate::calls::{ANSWER_TIMEOUT, Failure, reach};
 use crate::version::OWN;
 
@@ -18,7 +18,7 @@ pub(super) async fn check(directory: &Directory, findings: &mut Findings) -> Opt
         Err(failure) => {
             let fix = match &failure {
                 Failure::Connect(error) => fix(error, directory),
-                _ => "see its log (docs/operating.md says where it is)".to_owned(),
+                _ => "`mcp-sessiond logs` shows its log".to_owned(),
             };
             let what = match failure {
                 Failure::Call(error) => format!("the daemon listens, but does not answer: {error}"),
@@ -66,7 +66,10 @@ fn peers(by: &str) -> Finding {
             format!(
                 "{system} does not let the daemon hold processes (pidfd_open, Linux 5.3), so it can identify none, and no server is kept"
             ),
-            "if this is a container, allow it pidfd_open, as the default profiles of Docker and Podman do (docs/requirements.md)",
+            format!(
+                "if this is a container, allow it pidfd_open, as the default profiles of Docker and Podman do; {}",
+                page("requirements")
+            ),
         ),
         "challenge" => Finding::ok(
             "kernel",
@@ -98,9 +101,9 @@ fn storage(about: &About, findings: &mut Findings) {
         )),
         Some(why) => {
             // What was found here before is more exact about what to do.
-            let fix = findings.fix_of("storage").unwrap_or_else(|| {
-                "fix that, or the setting storage.url (docs/storage.md)".to_owned()
-            });
+            let fix = findings
+                .fix_of("storage")
+                .unwrap_or_else(|| "fix that, or the setting storage.url".to_owned());
             findings.replace(Finding::problem(
                 "storage",
                 format!("what sessions contain can't be stored in {}: {why}", about.storage),
@@ -213,8 +216,10 @@ fn fix(error: &ConnectError, directory: &Directory) -> String {
             format!("see whose socket it is: `ls -l {}`", directory.socket().display())
         }
         ConnectError::Hello(HelloError::Unidentified) => {
-            "run both in one container, or both outside, and allow it pidfd_open (docs/requirements.md)"
-                .to_owned()
+            format!(
+                "run both in one container, or both outside, and allow it pidfd_open; {}",
+                page("requirements")
+            )
         }
         ConnectError::Hello(_) => {
             "end that daemon, or use the executable of its version: `fuser -v` on its socket names it"

@@ -34,10 +34,35 @@ pub(super) fn check(config: Option<&Config>, findings: &mut Findings) -> Option<
     };
     let (finding, is_usable) = runtime(&directory);
     findings.add(finding);
+    let named = std::env::var_os("XDG_RUNTIME_DIR").filter(|named| !named.is_empty());
+    if cfg!(not(target_os = "macos")) && std::env::var_os(DIRECTORY_VARIABLE).is_none() {
+        let named = named.as_deref().map(Path::new);
+        findings
+            .0
+            .extend(named.and_then(|named| elsewhere(directory.path(), named)));
+    }
     if let Some(finding) = config.and_then(storage) {
         findings.add(finding);
     }
     is_usable.then_some(directory)
+}
+
+/// Said where `XDG_RUNTIME_DIR` names another place, which many expect to count.
+fn elsewhere(directory: &Path, named: &Path) -> Option<Finding> {
+    if directory.starts_with(named) {
+        return None;
+    }
+    Some(Finding::note(
+        "directory",
+        format!(
+            "XDG_RUNTIME_DIR is {}, and the runtime directory is {} all the same, since hosts don't pass that variable on",
+            named.display(),
+            directory.display()
+        ),
+        format!(
+            "nothing; to have it elsewhere, set {DIRECTORY_VARIABLE} for every host and every shell"
+        ),
+    ))
 }
 
 /// What was found about it, and whether a daemon in it may be spoken to.
@@ -150,4 +175,24 @@ fn room(directory: &Path) -> Option<u64> {
         u64::from(found.fragment_size()),
     );
     Some(blocks.saturating_mul(size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_directory_that_does_not_count_is_named() {
+        let found = |directory: &str, named: &str| {
+            elsewhere(Path::new(directory), Path::new(named)).map(|finding| finding.what)
+        };
+        let own = "/run/user/7/mcp-sessiond";
+        assert_eq!(found(own, "/run/user/7"), None);
+        assert_eq!(found(own, "/run/user/7/"), None);
+        let what = found("/tmp/mcp-sessiond-7", "/home/me/run").expect("a note");
+        assert!(
+            what.contains("/home/me/run") && what.contains("/tmp/mcp-sessiond-7"),
+            "{what}"
+        );
+    }
 }

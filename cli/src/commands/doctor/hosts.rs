@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum as _;
+use mcp_sessiond_proto::paths;
 
 use super::{Finding, Findings};
 use crate::hosts::Host;
@@ -16,13 +17,13 @@ use crate::version;
 const PLACES: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 
 pub(super) fn check(findings: &mut Findings) {
-    let Some(home) = std::env::home_dir() else {
+    let Some(user) = paths::user_directories() else {
         return;
     };
     let mut seen: Vec<(Host, HostEntries)> = Vec::new();
     let mut unread = Vec::new();
     for host in Host::value_variants() {
-        for path in host.files(&home) {
+        for path in host.files(&user) {
             match entries_of(*host, &path) {
                 // Two hosts may share a file, by a symbolic link, too.
                 Ok(Some(entries)) if seen.iter().any(|(_, other)| other.file == entries.file) => {}
@@ -165,7 +166,7 @@ fn of_file(host: Host, seen: &HostEntries, records: Option<&Records>) -> Vec<Fin
             (_, Host::Codex) => Finding::ok(
                 "setup",
                 format!(
-                    "{host}: {} in {shown} {are} not wrapped: nothing would be kept there (docs/hosts.md)",
+                    "{host}: {} in {shown} {are} not wrapped: nothing would be kept there",
                     open.join(", ")
                 ),
             ),

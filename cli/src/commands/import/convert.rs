@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::commands::wrap;
 use crate::hosts::Host;
-use crate::hosts::entries::is_command_line;
+use crate::hosts::entries::{is_command_line, is_windows_command};
 
 /// An entry in the form of `servers.json`, or why there is none. Secrets stay what they are.
 pub(crate) fn converted(host: Host, server: &Value) -> Result<Map<String, Value>, String> {
@@ -51,6 +51,9 @@ pub(crate) fn converted(host: Host, server: &Value) -> Result<Map<String, Value>
                 "its command is a whole command line; the arguments belong in `args`".to_owned(),
             );
         }
+        if is_windows_command(&command) {
+            return Err("its command is for Windows, and can't run on this system".to_owned());
+        }
         if get(&["sandboxEnabled"]) == Some(&Value::Bool(true)) {
             return Err("it has `sandboxEnabled`: the host runs it in a sandbox, which mcp-sessiond does not; take that away there, or leave the server to the host".to_owned());
         }
@@ -83,7 +86,14 @@ pub(crate) fn converted(host: Host, server: &Value) -> Result<Map<String, Value>
     // Others have something else under `tools`.
     let only = get(&["enabled_tools", "includeTools"])
         .or_else(|| get(&["tools"]).filter(|_| host == Host::Copilot));
-    put("only", only.filter(|only| **only != json!(["*"])).cloned());
+    let only = only.filter(|only| **only != json!(["*"])).cloned();
+    put(
+        "only",
+        only.map(|only| match is_gemini(host) {
+            true => without_arguments(only),
+            false => only,
+        }),
+    );
     put(
         "without",
         get(&["disabled_tools", "excludeTools", "disabledTools"])
@@ -128,6 +138,16 @@ fn in_usual_words(server: &Map<String, Value>) -> Map<String, Value> {
     all
 }
 
+/// Gemini lets a tool through that is listed with arguments, whatever they are: `x(*)`.
+fn without_arguments(mut tools: Value) -> Value {
+    for tool in tools.as_array_mut().into_iter().flatten() {
+        if let Some((name, _)) = tool.as_str().and_then(|tool| tool.split_once('(')) {
+            *tool = Value::from(name);
+        }
+    }
+    tools
+}
+
 fn is_filled(value: &(impl std::borrow::Borrow<Value> + ?Sized)) -> bool {
     match value.borrow() {
         Value::Object(members) => !members.is_empty(),
@@ -146,6 +166,8 @@ fn is_sse(host: Host, server: &Map<String, Value>) -> bool {
     match server
         .get("type")
         .or_else(|| server.get("transport"))
+        // Cline's former word.
+        .or_else(|| server.get("transportType"))
         .and_then(Value::as_str)
     {
         Some(told) => told == "sse",

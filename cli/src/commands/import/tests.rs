@@ -81,6 +81,16 @@ fn each_host_s_form_becomes_ours() {
             json!({"command": "x", "disabled": true}),
         ),
         (
+            Host::Cline,
+            json!({"url": "https://x", "transportType": "http"}),
+            json!({"type": "http", "url": "https://x"}),
+        ),
+        (
+            Host::Gemini,
+            json!({"command": "x", "includeTools": ["a", "b(*)", "c(\"d\")"]}),
+            json!({"command": "x", "only": ["a", "b", "c"]}),
+        ),
+        (
             Host::Cursor,
             json!({"command": "/usr/bin/mcp-sessiond", "args": ["wrap", "--name", "n", "x", "-y"]}),
             json!({"command": "x", "args": ["-y"]}),
@@ -99,6 +109,16 @@ fn what_would_not_be_the_same_server_is_refused() {
             Host::Roo,
             json!({"type": "sse", "url": "https://x"}),
             "HTTP with SSE",
+        ),
+        (
+            Host::Cline,
+            json!({"transportType": "sse", "url": "https://x"}),
+            "HTTP with SSE",
+        ),
+        (
+            Host::Cursor,
+            json!({"command": "C:\\secret\\npx.cmd"}),
+            "for Windows",
         ),
         (
             Host::Vscode,
@@ -247,4 +267,57 @@ fn opencode_takes_the_variables_of_environment() {
         converted(Host::Opencode, &server),
         Ok(json!({"command": "x", "env": {"A": "2"}}))
     );
+}
+
+#[test]
+fn a_name_that_is_there_twice_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("mcp.json");
+    for text in [
+        r#"{"mcpServers": {}, "mcpServers": {"a": {"command": "x"}}}"#,
+        r#"{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}"#,
+        r#"{"mcpServers": {"a": {"command": "x", "command": "y"}}}"#,
+        r#"{"mcpServers": {"a": {"command": "x", "env": {"K": "1", "K": "2"}}}}"#,
+    ] {
+        std::fs::write(&path, text).expect("written");
+        let error = Host::Cursor.read(&path).expect_err(text).to_string();
+        assert!(
+            error.ends_with("twice in one place; remove one"),
+            "{text}: {error}"
+        );
+    }
+    std::fs::write(&path, "").expect("written");
+    assert_eq!(Host::Cursor.read(&path).expect("a file"), Some(Vec::new()));
+}
+
+#[test]
+fn what_gemini_has_switched_off_is_off() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("settings.json");
+    let servers = r#""mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}}"#;
+    for (switches, host, off) in [
+        (r#""mcp": {"allowed": ["a"]}, "#, Host::Gemini, &["b"][..]),
+        (r#""mcp": {"excluded": ["a"]}, "#, Host::Qwen, &["a"]),
+        (
+            r#""mcp": {"allowed": ["a", "b"], "excluded": ["b"]}, "#,
+            Host::Gemini,
+            &["b"],
+        ),
+        (r#""mcp": {"allowed": []}, "#, Host::Gemini, &[]),
+        (r#""mcp": {"serverCommand": "x"}, "#, Host::Gemini, &[]),
+        (r#""mcp": {"allowed": ["a"]}, "#, Host::Cursor, &[]),
+        ("", Host::Gemini, &[]),
+    ] {
+        std::fs::write(&path, format!("{{{switches}{servers}}}")).expect("written");
+        let read = host.read(&path).expect("a file").expect("it is there");
+        let found: Vec<&str> = read
+            .iter()
+            .filter(|(_, entry)| {
+                let entry = convert::converted(host, entry).expect("an entry");
+                entry.get("disabled") == Some(&Value::Bool(true))
+            })
+            .map(|(name, _)| &**name)
+            .collect();
+        assert_eq!(found, off, "{host}: {switches}");
+    }
 }

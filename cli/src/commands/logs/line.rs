@@ -61,6 +61,18 @@ impl Line {
         }
     }
 
+    /// The value of one of its fields, as the daemon writes them: `NAME=VALUE`, or `NAME="VALUE"`.
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        let begin = format!("{name}=");
+        let mut found = self.text.match_indices(&begin);
+        let at = found.find(|(at, _)| *at == 0 || self.text[..*at].ends_with(' '));
+        let value = &self.text[at?.0 + begin.len()..];
+        match value.strip_prefix('"') {
+            Some(quoted) => quoted.split('"').next(),
+            None => value.split(' ').next(),
+        }
+    }
+
     /// For people.
     pub(super) fn painted(&self, marked: bool) -> String {
         let mark = if marked { "mcp-sessiond: " } else { "" };
@@ -135,6 +147,21 @@ mod tests {
             (&bare.time, bare.level, bare.painted(false).trim_end()),
             (&None, None, &*bare.text)
         );
+    }
+
+    #[test]
+    fn a_line_has_fields() {
+        let line = Line::of_file(
+            "2026-11-23T15:20:01.000001Z  INFO a server has ended session=0199 server=\"npx @a/b\" keeper=7 why=\"observer=x\"",
+        );
+        for (name, value) in [
+            ("session", Some("0199")),
+            ("server", Some("npx @a/b")),
+            ("keeper", Some("7")),
+            ("host", None),
+        ] {
+            assert_eq!(line.field(name), value, "{name}");
+        }
     }
 
     #[test]

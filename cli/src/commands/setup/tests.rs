@@ -212,6 +212,69 @@ fn what_is_there_twice_is_refused() {
 }
 
 #[test]
+fn a_command_of_windows_stays_as_it_is() {
+    for (command, is_windows) in [
+        ("C:\\Program Files\\nodejs\\npx.cmd", true),
+        ("d:/tools/server", true),
+        ("cmd", true),
+        ("cmd.exe", true),
+        ("wsl.exe", true),
+        ("/mnt/c/Windows/System32/wsl.exe", true),
+        ("NPX.CMD", true),
+        ("npx", false),
+        ("/opt/cmd/server", false),
+        ("c:server", false),
+        ("executable", false),
+    ] {
+        for text in [
+            serde_json::json!({"command": command, "args": ["/c", "npx"]}).to_string(),
+            serde_json::json!({"command": [command, "/c", "npx"]}).to_string(),
+        ] {
+            let entry = crate::hosts::tree::json(&text, &tolerant())
+                .expect("JSON")
+                .expect("a value");
+            let form = form(Host::Cursor, &entry).expect("an entry");
+            let is_left = matches!(form, Form::NotWrappable(entries::WINDOWS));
+            assert_eq!(is_left, is_windows, "{text}");
+        }
+    }
+}
+
+#[test]
+fn servers_in_settings_are_named() {
+    for (text, expected) in [
+        (
+            r#"{"mcp": {"servers": {"a": {"command": "x"}, "b": {}}}}"#,
+            &["a", "b"][..],
+        ),
+        (r#"{"mcp.servers": {"a": {"command": "x"}}}"#, &["a"]),
+        (
+            r#"{"folders": [], "settings": {"mcp": {"servers": {"a": {}}}}}"#,
+            &["a"],
+        ),
+        (
+            r#"{"customizations": {"vscode": {"mcp": {"servers": {"a": {}}}}}}"#,
+            &["a"],
+        ),
+        (r#"{"mcp": {"servers": null, "inputs": []}}"#, &[]),
+        (r#"{"servers": {"a": {"command": "x"}}}"#, &[]),
+    ] {
+        let path = Path::new("/settings.json");
+        let tree = tree(Host::Vscode, text).expect("a file");
+        let lines = |host, only: &[&str]| {
+            let only: Vec<String> = only.iter().map(ToString::to_string).collect();
+            lines_in_settings(host, path, tree.as_ref(), &only).expect("a file")
+        };
+        let found = lines(Host::Vscode, &[]);
+        let names: Vec<&str> = found.iter().map(|line| &*line.server).collect();
+        assert_eq!(names, expected, "{text}");
+        assert!(found.iter().all(|line| line.outcome == Outcome::Skipped));
+        assert!(lines(Host::Vscode, &["c"]).is_empty());
+        assert!(lines(Host::Cursor, &[]).is_empty(), "it is VS Code's alone");
+    }
+}
+
+#[test]
 fn secrets_are_not_shown() {
     let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
     for (line, expected) in [

@@ -84,12 +84,6 @@ fn variable(name: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// The user's home directory. Hosts pass `HOME` on.
-#[cfg(target_os = "macos")]
-fn home() -> Option<PathBuf> {
-    variable("HOME")
-}
-
 /// Whether the service manager has the daemon's socket, and started it. It serves the derived
 /// directory alone, and where it fails (a shared home directory without a user manager) the
 /// executable is run instead.
@@ -108,9 +102,7 @@ async fn by_service_manager(directory: &Directory, until: Instant) -> bool {
 #[cfg(target_os = "macos")]
 fn service_command(_: &Path) -> Option<Command> {
     const LABEL: &str = "io.github.mcp-sessiond";
-    let agent = home()?
-        .join("Library/LaunchAgents")
-        .join(format!("{LABEL}.plist"));
+    let agent = paths::agents()?.join(format!("{LABEL}.plist"));
     agent.is_file().then(|| {
         let mut command = Command::new("/bin/launchctl");
         command.args([

@@ -242,7 +242,8 @@ impl SharedConnector {
         if let Some(directory) = std::env::var_os(paths::DIRECTORY_VARIABLE) {
             environment.push((paths::DIRECTORY_VARIABLE.into(), directory));
         }
-        let home = cwd.or_else(|| std::env::home_dir().filter(|home| home.is_dir()));
+        let of_user = || paths::user_directories().map(|user| user.home);
+        let home = cwd.or_else(|| of_user().filter(|home| home.is_dir()));
         let launch = Launch {
             descriptors: None,
             binary: &binary,

@@ -9,7 +9,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::model::{LogPage, Model, Page, Snapshot};
-use crate::inventory::listing::{self, NOTHING};
+use crate::inventory::listing;
 use crate::ui::table::{self, BAD, DOUBTFUL, GOOD, HEADING, shortened, wrapped};
 
 /// What stands before the row that is selected, and before the others.
@@ -138,9 +138,6 @@ fn list(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
     }
     for note in &seen.notes {
         notes.extend(sentence(note, width, Style::new()));
-    }
-    if seen.rows.is_empty() && seen.trouble.is_none() {
-        notes.extend(sentence(NOTHING, width, Style::new()));
     }
     // Of what is said, half of the screen at most, where the rows need the other half.
     let needed = if seen.rows.is_empty() {
