@@ -43,12 +43,28 @@ fn broken(error: FrameError) -> io::Error {
 pub struct Frames {
     reader: SocketReader,
     buffer: FrameBuffer,
+    is_reset: bool,
 }
 
 impl Frames {
     /// Will read from `reader`, after what was read already.
     pub fn new(reader: SocketReader, buffer: FrameBuffer) -> Self {
-        Self { reader, buffer }
+        Self {
+            reader,
+            buffer,
+            is_reset: false,
+        }
+    }
+
+    /// Whether the other end is gone and had not read all that was sent to it. Linux says so once all
+    /// that it has sent was read (unix(7)).
+    pub fn is_reset(&self) -> bool {
+        self.is_reset
+    }
+
+    fn note_error(&mut self, error: io::Error) -> io::Error {
+        self.is_reset |= error.kind() == io::ErrorKind::ConnectionReset;
+        error
     }
 
     /// What was read, and was not asked for.
@@ -79,8 +95,10 @@ impl Frames {
             if let Some(frame) = self.buffer.next_frame().map_err(broken)? {
                 return Ok(Some(frame));
             }
-            if self.reader.read(self.buffer.room()).await? == 0 {
-                return Ok(None);
+            match self.reader.read(self.buffer.room()).await {
+                Ok(0) => return Ok(None),
+                Ok(_) => {}
+                Err(error) => return Err(self.note_error(error)),
             }
         }
     }
@@ -95,7 +113,11 @@ impl Frames {
             match self.reader.read_at_once(self.buffer.room()) {
                 Ok(1..) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(0) | Err(_) => return None,
+                Ok(0) => return None,
+                Err(error) => {
+                    self.note_error(error);
+                    return None;
+                }
             }
         }
     }
@@ -236,6 +258,8 @@ struct State {
     heard: Count,
     /// How this front leaves, and since when, until that is said.
     leave: Option<(u64, u64)>,
+    /// Whether the backend is to end, until that is said.
+    ends: bool,
 }
 
 /// A number, and what of it the keeper was told.
@@ -268,6 +292,9 @@ impl State {
         }
         if let Some((signal, since)) = self.leave.take() {
             put(Kind::Leave, signal, &since.to_be_bytes());
+        }
+        if std::mem::take(&mut self.ends) {
+            put(Kind::End, 0, &[]);
         }
     }
 }
@@ -302,6 +329,13 @@ impl FrameSender {
     pub(crate) fn heard(&self, count: u64) {
         let mut state = self.state();
         state.heard.all += count;
+        self.say(&mut state);
+    }
+
+    /// The keeper is to end its backend, and itself. Never waits.
+    pub(crate) fn end(&self) {
+        let mut state = self.state();
+        state.ends = true;
         self.say(&mut state);
     }
 

@@ -52,8 +52,9 @@ pub use claims::{Claim, Wants};
 pub use effects::{Effect, Lease, Ticket};
 pub use ledger::Records;
 pub use records::{
-    CLAIMED_KEYS_MAX, Claimant, Digest, HostRule, KeeperRecord, Keepers, NO_TOKEN, OwnerRecord,
-    ProgramDir, Rule, RuleSource, ServerRecord, ServiceRecord, SessionRecord, Snapshot, TokenFile,
+    CLAIMED_KEYS_MAX, Claimant, Digest, HostRule, KeeperRecord, Keepers, LostRecords, NO_TOKEN,
+    OwnerRecord, ProgramDir, Rule, RuleSource, ServerRecord, ServiceRecord, SessionRecord,
+    Snapshot, TokenFile,
 };
 pub use services::ServiceSession;
 pub use unreachable::Departure;
@@ -137,6 +138,8 @@ pub struct Registry {
     time_of_day_ms: u64,
     /// The number of the newest loss.
     newest_loss: u64,
+    /// Whether the records of an earlier daemon were lost.
+    lost: Option<LostRecords>,
     effects: Vec<Effect>,
 }
 
@@ -178,6 +181,7 @@ impl Registry {
                 .map(|(_, loss)| loss.id.0)
                 .max()
                 .unwrap_or_default(),
+            lost: snapshot.lost,
             effects: Vec::new(),
         };
         registry.owners = snapshot.owners.into_iter().map(Owner::restore).collect();

@@ -140,6 +140,7 @@ impl Bench {
             claimants,
             ending,
             exited_keepers,
+            lost,
             ..
         } = self.registry;
         let snapshot = Snapshot {
@@ -153,6 +154,7 @@ impl Bench {
                 .into_values()
                 .chain(exited_keepers.into_values())
                 .collect(),
+            lost,
             ..Snapshot::default()
         };
         Self {

@@ -11,6 +11,6 @@ section! {
         /// To have the server kept, in ms. After that it is run as it is.
         keeper_wait_ms: u64 = 2_000; 1..,
         /// Where the host is told that its server begins afresh.
-        tell: Tell = Tell::Log,
+        tell: Tell = Tell::Error,
     }
 }

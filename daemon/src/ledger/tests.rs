@@ -312,6 +312,7 @@ async fn a_full_disk_is_said_and_got_over() {
 /// An upgrade of the daemon ends nobody's session.
 #[tokio::test]
 async fn what_former_versions_have_recorded_is_found() {
+    let to_12 = "DROP TABLE lost_told; DROP TABLE lost_records; PRAGMA user_version = 12;";
     let to_11 =
         "ALTER TABLE claimant DROP COLUMN started_ms; ALTER TABLE session DROP COLUMN closed_ms;
         PRAGMA user_version = 11;";
@@ -320,6 +321,7 @@ async fn what_former_versions_have_recorded_is_found() {
         PRAGMA user_version = 10;";
     let to_9 = "UPDATE owner SET losses = x''; ALTER TABLE owner ADD COLUMN lost_members BLOB NOT NULL DEFAULT x'';
         ALTER TABLE server DROP COLUMN version; PRAGMA user_version = 9;";
+    let to_11 = format!("{to_12} {to_11}");
     let to_10 = format!("{to_11} {to_10}");
     let to_9 = format!("{to_10} {to_9}");
     let to_8 =
@@ -363,7 +365,8 @@ async fn what_former_versions_have_recorded_is_found() {
         to_8,
         to_9,
         to_10,
-        to_11.to_owned(),
+        to_11,
+        to_12.to_owned(),
     ] {
         what_was_recorded_is_found_after(&downgrade).await;
     }

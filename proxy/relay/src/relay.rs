@@ -259,6 +259,7 @@ impl Relay {
             unasked,
             self.liveness_due(),
             self.drain_due(),
+            self.losses.refusal_due(),
         ];
         due.into_iter().flatten().min()
     }
@@ -288,6 +289,7 @@ impl Relay {
         self.forget(now);
         self.give_up_asks(now);
         self.check_liveness(now);
+        self.refuse_after_losses(now);
         self.drain(now);
     }
 

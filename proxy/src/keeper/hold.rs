@@ -135,6 +135,11 @@ pub struct Keeper {
 enum End {
     /// By a signal: the daemon's, or somebody's by hand.
     Signal,
+    /// The session of a service has ended.
+    SessionEnded,
+    /// The front that has the backend wants it no longer: its entry was removed or edited, or it can't
+    /// be initialised.
+    Dropped,
     /// With the session's host.
     HostGone,
     /// No front was attached for the linger time.
@@ -144,9 +149,19 @@ enum End {
 }
 
 impl End {
+    /// Whether somebody wants the end: a front that is attached hears so, and gets the answers that
+    /// come in time.
+    fn is_asked(self) -> bool {
+        matches!(self, Self::Signal | Self::SessionEnded)
+    }
+
     fn sentence(self) -> &'static str {
         match self {
-            Self::Signal => "its keeper was asked to by a signal",
+            Self::Signal => "somebody has sent SIGTERM to its keeper",
+            Self::SessionEnded => "its session has ended",
+            Self::Dropped => {
+                "its wrapper has ended it, since its entry was removed or edited, or since it could not be initialised"
+            }
             Self::HostGone => "its host is gone",
             Self::Lingered => "no host has come back for it in time",
             Self::SocketGone => "its socket was removed, so no host can reach it",
@@ -341,7 +356,7 @@ impl Keeper {
             }
             // Wait for the answers that come in time.
             if let Some((why, _)) = self.ending
-                && (why != End::Signal || self.relay.is_drained(self.now()))
+                && (!why.is_asked() || self.relay.is_drained(self.now()))
             {
                 break why;
             }
@@ -531,6 +546,7 @@ impl Keeper {
             Event::Incoming(incoming) => self.handle_incoming(incoming).await,
             Event::FrontGone => self.detach(),
             Event::FromFront(said) if self.continues() => return self.handle_continuing(said),
+            Event::FromFront(said) if said.kind == Kind::End => return Some(End::Dropped),
             Event::FromFront(said) => self.handle_frame(said),
             Event::FromClient(event) => self.handle_client(event),
             Event::FromBackend(Line::Whole(line)) => self.relay.from_backend(line, now),

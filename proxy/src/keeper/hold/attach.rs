@@ -12,7 +12,7 @@ use mcp_sessiond_proto::backends::{
 use mcp_sessiond_proto::{Epoch, Error, Resume};
 use tokio::time::{Instant, timeout};
 
-use super::{Keeper, LAST_LINES_WAIT, SETTLED};
+use super::{End, Keeper, LAST_LINES_WAIT, SETTLED};
 use crate::frames::Frames;
 use crate::keeper::front_connection::FrontConnection;
 use crate::keeper::program_change::ProgramFile;
@@ -196,7 +196,7 @@ impl Keeper {
         let attached = self.relay.attach(initialize, changed.as_deref(), now);
         self.relay.refuse_after_loss(attach.refuses_after_loss);
         if let Some(why) = attach.lost {
-            self.relay.note_former_loss(why);
+            self.relay.note_former_loss(why, attach.lost_is_told);
         }
         let found = self.backend.as_ref().filter(|_| attached.resumed);
         let age = found.map_or(Duration::ZERO, |backend| backend.started.elapsed());
@@ -236,7 +236,7 @@ impl Keeper {
             return;
         }
         front.note_rest();
-        let unconfirmed = front.unconfirmed();
+        let unconfirmed = front.unpassed();
         self.relay.ends_told(front.ends_told());
         self.signalled = front.is_signalled();
         // Where its `initialize` had no answer, no conversation has begun that could be closed.
@@ -244,6 +244,11 @@ impl Keeper {
         let orderly = self.closed.is_some();
         self.relay.detach(unconfirmed, orderly, self.now());
         self.since = Instant::now();
+        self.report_counts();
+        if matches!(self.ending, Some((End::Dropped, _))) {
+            // Its front may stay: it has other servers.
+            return;
+        }
         let request = LeftRequest {
             session: self.context.session.clone(),
             keeper: self.context.keeper,
@@ -258,7 +263,6 @@ impl Keeper {
             let request = request.clone();
             async move { connection.front_left(context, request).await }
         }));
-        self.report_counts();
     }
 
     /// Tells the daemon how many messages were lost and parked, unless it knows. An older daemon
