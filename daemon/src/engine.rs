@@ -25,7 +25,7 @@ use mcp_sessiond_process::directory::Directory;
 use mcp_sessiond_process::{ProcessId, StartTime, Table};
 use mcp_sessiond_proto::Lock as _;
 use mcp_sessiond_proto::facts::ServerDigest;
-use mcp_sessiond_proto::{Error, Loss, SessionId};
+use mcp_sessiond_proto::{Error, Loss};
 use mcp_sessiond_registry::{Effect, Millis, Registry, TokenFile};
 use tokio::sync::{Notify, mpsc};
 
@@ -55,8 +55,6 @@ pub struct Engine {
     /// idle now.
     changed: Notify,
     began: Instant,
-    /// When this process was started, where that can be known.
-    started: Option<StartTime>,
     /// What tells its hosts from those of other daemons: the boot, and the runtime directory.
     home: String,
     /// Takes in what has ended, whose contents have to go.
@@ -257,7 +255,19 @@ impl Engine {
                         });
                     }
                 }
-                Effect::Unreachable(session, loss) => tell_unreachable(&session, loss),
+                Effect::Unreachable {
+                    session,
+                    server,
+                    host,
+                    loss,
+                } => match loss.map(Loss::sentence) {
+                    Some(why) => {
+                        tracing::warn!(%session, server, host, why, "a session that nobody can resume has ended");
+                    }
+                    None => {
+                        tracing::info!(%session, server, host, "an unused session that nobody can resume has ended");
+                    }
+                },
                 Effect::DeleteToken(file) => self.delete_later(file),
                 Effect::EndKeeper(keeper) => self.end_keeper(state, &keeper),
                 Effect::SweepBackend(keeper) => self.sweep_backend(state, keeper),
@@ -323,18 +333,6 @@ fn in_doubt(error: Error) -> Error {
             retry_after_ms,
         },
         other => other,
-    }
-}
-
-/// A session ends that nobody could resume.
-fn tell_unreachable(session: &SessionId, loss: Option<Loss>) {
-    match loss {
-        Some(loss) => {
-            tracing::warn!(%session, why = loss.sentence(), "a session that nobody can resume has ended");
-        }
-        None => {
-            tracing::info!(%session, "an unused session that nobody can resume has ended");
-        }
     }
 }
 

@@ -87,6 +87,11 @@ impl Ledger {
         std::fs::symlink_metadata(directory.join(FILE)).is_err() && Ballast::is_in(directory)
     }
 
+    /// Whether there is a database, whatever is in it.
+    pub fn is_there(directory: &Path) -> bool {
+        std::fs::symlink_metadata(directory.join(FILE)).is_ok()
+    }
+
     /// Opens the database in a runtime directory. What is from before a reboot, or can't be read,
     /// is discarded: losing a session is acceptable, resuming the wrong one is not.
     ///

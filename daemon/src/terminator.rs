@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_sessiond_process::health::is_stopped;
-use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId};
+use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId, note};
+use mcp_sessiond_proto::end_note::EndNote;
+use mcp_sessiond_proto::{Loss, SessionId};
 use mcp_sessiond_registry::KeeperRecord;
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
@@ -32,6 +34,8 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 struct Ending {
     keeper: PinnedProcess,
+    /// What people know its server by.
+    server: String,
     /// When it is looked at whether it can end by itself; none once it was killed.
     look_at: Option<Instant>,
     /// When it is killed; none once it was.
@@ -66,10 +70,13 @@ impl Terminator {
             let kill_at = self.ending.values().filter_map(Ending::due).min();
             tokio::select! {
                 Some(charge) = self.incoming.recv() => match charge {
-                    Charge::End { keeper, why, kills } => self.end(keeper, why, kills),
-                    Charge::Sweep { keeper, is_seen } => {
-                        let reason = self.ending.remove(&keeper.process).map(|ending| ending.why);
-                        tokio::spawn(sweep(self.engine.clone(), keeper, is_seen, reason));
+                    Charge::End { keeper, server, because, why, kills } => {
+                        self.end(keeper, server, because, why, kills);
+                    }
+                    Charge::Sweep { keeper, is_seen, why, of } => {
+                        let ours = self.ending.remove(&keeper.process).map(|ending| ending.why);
+                        let reason = ours.map(str::to_owned).or(why);
+                        tokio::spawn(sweep(self.engine.clone(), keeper, is_seen, reason, of));
                     }
                 },
                 () = tokio::time::sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => self.kill(),
@@ -79,7 +86,14 @@ impl Terminator {
 
     /// Asks a keeper to end. One that can't do so, since it is stopped, is killed at once, and so is
     /// one that does not answer.
-    fn end(&mut self, keeper: PinnedProcess, why: &'static str, kills: bool) {
+    fn end(
+        &mut self,
+        keeper: PinnedProcess,
+        server: String,
+        because: Loss,
+        why: &'static str,
+        kills: bool,
+    ) {
         let stop_wait =
             Duration::from_millis(self.engine.settings().loaded.config.backends.stop_wait_ms);
         let now = Instant::now();
@@ -87,6 +101,7 @@ impl Terminator {
             look_at: Some(now + LOOK),
             kill_at: Some(now + stop_wait * 4 + GRACE),
             keeper,
+            server,
             why,
         });
         if kills {
@@ -94,6 +109,15 @@ impl Terminator {
         }
         if is_stopped(&ending.keeper) {
             return ending.kill("it is stopped, and can't end by itself");
+        }
+        // It says so to its host. Without a note it ends all the same.
+        let (directory, id) = (self.engine.directory(), ending.keeper.id());
+        let note = EndNote {
+            because: Some(because),
+            why: why.to_owned(),
+        };
+        if let Ok(note) = serde_json::to_string(&note) {
+            let _ = note::leave(&EndNote::path(directory, id.pid, id.start.0), &note);
         }
         // It fails where the keeper has just exited, which is told anyway.
         let _ = ending.keeper.signal(Signal::SIGTERM);
@@ -129,19 +153,30 @@ impl Ending {
         (self.kill_at, self.look_at) = (None, None);
         let pid = self.keeper.id().pid;
         if self.keeper.signal(Signal::SIGKILL).is_ok() {
-            tracing::warn!(pid, why, "a keeper that had to end was killed");
+            tracing::warn!(
+                server = self.server,
+                keeper = pid,
+                why,
+                "a keeper that had to end was killed"
+            );
         }
     }
 }
 
-/// Kills what is left of a keeper's backend. `reason` is why the keeper had to end, if it was ordered to
-/// by us.
+/// Kills what is left of a keeper's backend. `reason`: why the keeper had to end, if that is known.
+/// `of`: its session and its host.
 async fn sweep(
     engine: Arc<Engine>,
     keeper: KeeperRecord,
     is_seen: bool,
-    reason: Option<&'static str>,
+    reason: Option<String>,
+    of: Option<(SessionId, u32)>,
 ) {
+    let session = of
+        .as_ref()
+        .map(|(session, _)| tracing::field::display(session));
+    let host = of.as_ref().map(|(_, host)| *host);
+    let (server, pid) = (&keeper.program, keeper.process.pid);
     loop {
         let of = keeper.clone();
         // Listing all processes takes its time.
@@ -150,25 +185,26 @@ async fn sweep(
         match killing.await.map_err(io::Error::other).flatten() {
             Ok(killed) => {
                 if killed > 0 {
-                    let pid = keeper.process.pid;
                     tracing::warn!(
-                        pid,
+                        server,
+                        session,
+                        host,
+                        keeper = pid,
                         killed,
                         "killed what was left of the backend of a keeper that is gone"
                     );
                 }
                 // One that never had a backend has said why to whoever started it.
                 if keeper.backend.is_some() {
-                    let why = reason.unwrap_or(match (is_seen, killed) {
-                        (false, _) => "it ended while no daemon ran",
-                        (true, 0) => {
-                            "no host came back for it in time, or its keeper was ended by a signal"
-                        }
-                        (true, _) => "its keeper was killed",
+                    let why = reason.as_deref().unwrap_or(match is_seen {
+                        false => "its keeper ended while no daemon ran, and has not said why",
+                        true => "its keeper was killed",
                     });
                     tracing::info!(
-                        server = keeper.program,
-                        keeper = keeper.process.pid,
+                        server,
+                        session,
+                        host,
+                        keeper = pid,
                         why,
                         "a server has ended"
                     );

@@ -143,19 +143,28 @@ impl Tokens {
     /// When the directory itself can't be used.
     pub fn sweep(&self, keep: &HashSet<String>) -> io::Result<usize> {
         let directory = self.directory()?;
-        let mut listing = nix::dir::Dir::from_fd(directory.try_clone()?)?;
-        let mut swept = 0;
+        let names = self.names()?;
+        let swept = names
+            .iter()
+            .filter(|name| !keep.contains(*name) && remove(&directory, name).is_ok());
+        Ok(swept.count())
+    }
+
+    /// The names of all token files, and of those that were being written.
+    ///
+    /// # Errors
+    /// When the directory itself can't be used.
+    pub fn names(&self) -> io::Result<Vec<String>> {
+        let mut listing = nix::dir::Dir::from_fd(self.directory()?)?;
+        let mut names = Vec::new();
         for entry in listing.iter() {
             let entry = entry?;
-            let Ok(name) = entry.file_name().to_str() else {
-                continue;
-            };
-            let ours = name.starts_with("token-") || name.starts_with(TEMPORARY_PREFIX);
-            if ours && !keep.contains(name) && remove(&directory, name).is_ok() {
-                swept += 1;
+            let name = entry.file_name().to_str().unwrap_or_default();
+            if name.starts_with("token-") || name.starts_with(TEMPORARY_PREFIX) {
+                names.push(name.to_owned());
             }
         }
-        Ok(swept)
+        Ok(names)
     }
 
     /// The directory, made if it is not there, and checked anew each time: it may have been cleaned

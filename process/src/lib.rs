@@ -21,7 +21,7 @@
 //!
 //! What else the system is asked:
 //! - [`directory`]: the runtime directory and the lock on it. [`socket`]: binding a socket, and who
-//!   is behind its path. [`changes`]: watches directories and files.
+//!   is behind its path. [`note`]: small files for other processes. [`changes`]: watches directories and files.
 //! - [`runtime`]: the asynchronous runtime of a process, which gives memory back on its way to sleep.
 //! - [`executable`]: where this program is, after an upgrade, too. [`descriptors`]: how many this
 //!   process may have. [`priority`]: resets nice value and OOM score. [`core_files`]: none are
@@ -53,6 +53,7 @@ pub mod health;
 mod key;
 mod launchers;
 mod listening;
+pub mod note;
 mod peer;
 mod peer_error;
 mod pinned;

@@ -440,6 +440,9 @@ pub struct Attach {
     /// keeper has lost itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
+    /// A call of the host's that was open has failed with that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost_is_told: bool,
 }
 
 /// A front's host wants to share a backend. Every process of the user may.
@@ -535,6 +538,10 @@ pub struct Attached {
     /// Why backends have ended, for people, as far as no front has confirmed that it has told its
     /// host: at most [`ENDED_MAX`], the latest last.
     pub ended: Vec<String>,
+    /// Why this is another backend than the last front had, where somebody has wanted that and nothing
+    /// was lost: in words that follow "this is a fresh server: ".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fresh: Option<String>,
     /// How long the backend has been running, in ms.
     #[serde(with = "crate::text")]
     pub age_ms: u64,
@@ -589,6 +596,7 @@ mod tests {
             service: None,
             continues: false,
             refuses_after_loss: false,
+            lost_is_told: false,
             lost: None,
         };
         let line = serde_json::to_string(&KeeperRequest::Attach(attach)).expect("json");

@@ -10,7 +10,7 @@
 //! - [`types`], [`token`]: claims, leases, tokens. [`losses`]: what is gone, and why.
 //! - [`sessions`], [`state`], [`streams`], [`tasks`]: what a session holds. [`names`], [`json`],
 //!   [`error`], [`debug`]: what they are made of, refused with, and looked at by.
-//! - [`backends`]: keepers, and what is said on their sockets. [`facts`]: what is known of servers.
+//! - [`backends`]: keepers, and what is said on their sockets. [`end_note`]: why they end. [`facts`]: what is known of servers.
 //! - [`text`], [`time`], [`lock`]: values as text, the time of day, and mutexes, for all crates.
 //! - [`paths`]: where the daemon lives, derived from the uid alone, and the user's own directories.
 //!
@@ -26,6 +26,7 @@ pub mod client;
 #[cfg(feature = "server")]
 pub mod codec;
 pub mod debug;
+pub mod end_note;
 pub mod error;
 pub mod facts;
 pub mod frame;

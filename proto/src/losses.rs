@@ -134,12 +134,12 @@ impl Loss {
         match self {
             Self::Sibling => {
                 "another server with the same command, directory and environment runs under this host, so mcp-sessiond can't tell \
-                 which of them the earlier session belonged to; give each entry its own `--instance NAME`, or say `--siblings successor` where the \
-                 host closes a server before it starts the next"
+                 which of them the earlier session belonged to; if they are two entries, give each its own `--instance NAME`; if the host starts \
+                 one entry twice, `--siblings successor` helps where it closes a server before it starts the next"
             }
             Self::Several => {
-                "several earlier servers with the same command, directory and environment were left, and can't be told apart; give \
-                 each entry its own `--instance NAME`"
+                "several earlier servers with the same command, directory and environment were left, and can't be told apart; if they \
+                 are several entries, give each its own `--instance NAME`"
             }
             Self::Crowd => {
                 "this host has run three or more servers with this command, directory and environment at once, so none of them is \

@@ -22,6 +22,10 @@ pub const UNKEPT: &str = "unkept";
 /// directory. A file is called `PID-START`, by the front's process.
 pub const CLOSED: &str = "closed";
 
+/// The name of the directory of the notes on why keepers end, in the runtime directory. A note is
+/// called `PID-START`, by the keeper's process.
+pub const ENDED: &str = "ended";
+
 /// Bytes that a socket's path may have at most: `sun_path` has 104 on macOS and 108 on Linux, with
 /// a NUL.
 pub const SOCKET_PATH_MAX: usize = 103;
@@ -82,7 +86,7 @@ pub fn closed(directory: &Path) -> PathBuf {
     directory.join(CLOSED)
 }
 
-/// The name of such a file: the front's pid, and its start time as in
+/// The name of such a file: the process's pid, and its start time as in
 /// [`ProcessRef`](crate::backends::ProcessRef).
 #[must_use]
 pub fn closed_name(pid: u32, start: u64) -> String {

@@ -43,12 +43,28 @@ fn broken(error: FrameError) -> io::Error {
 pub struct Frames {
     reader: SocketReader,
     buffer: FrameBuffer,
+    is_reset: bool,
 }
 
 impl Frames {
     /// Will read from `reader`, after what was read already.
     pub fn new(reader: SocketReader, buffer: FrameBuffer) -> Self {
-        Self { reader, buffer }
+        Self {
+            reader,
+            buffer,
+            is_reset: false,
+        }
+    }
+
+    /// Whether the other end is gone and had not read all that was sent to it. Linux says so once all
+    /// that it has sent was read (unix(7)).
+    pub fn is_reset(&self) -> bool {
+        self.is_reset
+    }
+
+    fn note_error(&mut self, error: io::Error) -> io::Error {
+        self.is_reset |= error.kind() == io::ErrorKind::ConnectionReset;
+        error
     }
 
     /// What was read, and was not asked for.
@@ -79,8 +95,10 @@ impl Frames {
             if let Some(frame) = self.buffer.next_frame().map_err(broken)? {
                 return Ok(Some(frame));
             }
-            if self.reader.read(self.buffer.room()).await? == 0 {
-                return Ok(None);
+            match self.reader.read(self.buffer.room()).await {
+                Ok(0) => return Ok(None),
+                Ok(_) => {}
+                Err(error) => return Err(self.note_error(error)),
             }
         }
     }
@@ -95,7 +113,11 @@ impl Frames {
             match self.reader.read_at_once(self.buffer.room()) {
                 Ok(1..) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(0) | Err(_) => return None,
+                Ok(0) => return None,
+                Err(error) => {
+                    self.note_error(error);
+                    return None;
+                }
             }
         }
     }
@@ -349,7 +371,8 @@ impl FrameSender {
         self.say_more(Kind::Signal, signal);
     }
 
-    /// This front waits for nothing any more: its backend may end with it. Never waits.
+    /// This front waits for nothing any more, and its backend may end with it; one that has not left
+    /// does not want the backend any more. Never waits.
     pub(crate) fn end(&self) {
         self.say_more(Kind::End, 0);
     }

@@ -340,7 +340,7 @@ impl Start<'_> {
                     let first = lines.whole_line().unwrap_or(lines.buffered());
                     let hello = Hello {
                         first: Some(Bytes::copy_from_slice(first)),
-                        initialize: None,
+                        ..Hello::default()
                     };
                     connect_first(&mut **connector, &hello, self.settings.keeper_wait).await
                 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tell {
     /// On its standard error, and by the keeper in the host's log, where the server writes there.
-    #[default]
     Log,
-    /// The first call after the loss is refused with it as well, so that a model reads it.
+    /// The first call after a loss that the host's connection has seen is refused with it as well, so
+    /// that a model reads it.
+    #[default]
     Error,
 }
 
@@ -36,7 +37,7 @@ impl Default for FrontSettings {
             keeper_wait: Duration::from_secs(2),
             input_end_wait: Duration::from_secs(600),
             stop_wait: Duration::from_secs(2),
-            tell: Tell::Log,
+            tell: Tell::default(),
             waits_for_name: false,
         }
     }

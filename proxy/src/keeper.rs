@@ -48,8 +48,8 @@ use mcp_sessiond_proto::backends::{EndingRequest, KEEPER_VERSION, KeepRequest, K
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::services::FindRequest;
 use mcp_sessiond_proto::{
-    BackendName, ClaimRequest, Claimed, Epoch, Error, KeeperName, Label, LossId, Named,
-    ServiceName, SessionId, paths,
+    BackendName, ClaimRequest, Claimed, Epoch, Error, KeeperName, Label, Loss, Named, ServiceName,
+    SessionId, paths,
 };
 use nix::sys::signal::Signal;
 use signal_hook_tokio::Signals;
@@ -59,7 +59,7 @@ use exits::ExitWatcher;
 use hold::Keeper;
 use launch::{BackendOf, Report, keeper_of_key};
 use requests::KeeperContext;
-use sharing::Sharing;
+use sharing::{Former, Sharing};
 use spare::Spare;
 
 use crate::memory::forbid_core_dumps;
@@ -218,7 +218,7 @@ async fn start(args: Errand, mask: GivenMask, spare: Spare) -> Result<(), Report
     Report::Ready(keeper).write();
     launch::close_report_pipe().map_err(|error| failed(&error))?;
     let holder = match shared {
-        Some(shared) => holder.shared(Sharing::new(shared.former_loss)),
+        Some(shared) => holder.shared(Sharing::new(shared.former)),
         None => holder,
     };
     // The report is sent; later failures show when the front's connection ends.
@@ -241,8 +241,8 @@ struct Tenure {
 struct SharedTenure {
     key: String,
     linger_ms: u64,
-    /// Why there is no former backend any more, and by which number that is on record.
-    former_loss: Option<(String, Option<LossId>)>,
+    /// Why there is no former backend any more.
+    former: Option<Former>,
 }
 
 impl Tenure {
@@ -269,9 +269,14 @@ impl Tenure {
                 let claimed = claim_shared(control, &key, program).await?;
                 let own = claimed.lost.iter().find(|loss| loss.of.is_none());
                 let because = claimed.because.or(own.map(|loss| loss.because));
-                let former_loss = because
-                    .filter(|because| !because.is_wanted())
-                    .map(|because| (because.sentence().to_owned(), own.map(|loss| loss.id)));
+                let former = because.and_then(|because| match because {
+                    Loss::Stopped => Some(Former::Ended(because.sentence().to_owned())),
+                    because if because.is_wanted() => None,
+                    because => Some(Former::Lost(
+                        because.sentence().to_owned(),
+                        own.map(|loss| loss.id),
+                    )),
+                });
                 Ok(Self {
                     session: claimed.session,
                     service: None,
@@ -282,7 +287,7 @@ impl Tenure {
                     shared: Some(SharedTenure {
                         key,
                         linger_ms,
-                        former_loss,
+                        former,
                     }),
                 })
             }

@@ -184,8 +184,15 @@ impl World {
 
     /// The variables that keep everything within this world.
     #[must_use]
-    pub fn environment(&self) -> [(&'static str, PathBuf); 6] {
+    pub fn environment(&self) -> [(&'static str, PathBuf); 7] {
+        let settings = std::fs::read_to_string(self.config()).unwrap_or_default();
+        let tell = match settings.contains("tell = \"error\"") {
+            true => "error",
+            false => "log",
+        };
         [
+            // Most tests call again after a loss, and read of it on standard error.
+            ("MCP_SESSIOND_WRAP_TELL", tell.into()),
             ("MCP_SESSIOND_HOSTS", self.hosts.clone().into()),
             // A machine that is busy with tests is slower than a host's; nothing here is about
             // these two but what sets them.

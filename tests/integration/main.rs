@@ -43,6 +43,7 @@ mod python;
 mod quotas;
 mod refusals;
 mod remote;
+mod reports;
 mod restarts;
 mod screens;
 mod serve;

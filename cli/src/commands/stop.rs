@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use mcp_sessiond_client::Error;
-use mcp_sessiond_process::{PeerError, PinnedProcess};
+use mcp_sessiond_process::{PeerError, PinnedProcess, note};
 use mcp_sessiond_proto::backends::{StopReason, StopRequest};
-use mcp_sessiond_proto::paths;
+use mcp_sessiond_proto::end_note::EndNote;
+use mcp_sessiond_proto::{Loss, paths};
 use mcp_sessiond_proxy::keeper::dial::{DialError, keeper_of};
 use nix::sys::signal::Signal;
 
@@ -141,6 +142,15 @@ async fn end(inventory: &Inventory, server: &Server) -> Result<Option<PinnedProc
         return Err(Failure::Keeper(doubt, socket));
     }
     if let Some(keeper) = &listens {
+        // There may be no daemon now that hears why.
+        let note = EndNote {
+            because: Some(Loss::Stopped),
+            why: EndNote::BY_STOP.to_owned(),
+        };
+        if let Ok(note) = serde_json::to_string(&note) {
+            let (pid, start) = (keeper.id().pid, keeper.id().start.0);
+            let _ = note::leave(&EndNote::path(directory, pid, start), &note);
+        }
         // It fails where it has exited just now.
         let _ = keeper.signal(Signal::SIGTERM);
     }

@@ -111,6 +111,8 @@ pub enum Wants {
 pub(super) struct Waiting {
     claim: Claim,
     key: Key,
+    /// Why it has ended a server, when it came.
+    ended: Option<Loss>,
 }
 
 /// What can be done about a claim with a key.
@@ -177,7 +179,7 @@ impl Registry {
             }
             return;
         };
-        let edited = self.end_superseded(&claim, key);
+        let ended = self.end_superseded(&claim, key);
         if let Wants::AfterClose { used } = claim.wants
             && let Some(own) = self.held_with_key(&claim, key)
         {
@@ -186,16 +188,18 @@ impl Registry {
             }
             self.end_session(&own);
             self.open(&claim, Outcome::FreshFirst, |registry, claim| {
-                registry.tell_claim(claim, key, edited)
+                registry.tell_claim(claim, key, ended)
             });
             return self.reconsider(claim.host, key);
         }
         self.end_forbidden(&claim, key);
         match self.choose(&claim, key) {
-            Choice::Wait if now < claim.deadline => self.waiting.push(Waiting { claim, key }),
-            Choice::Wait => self.give_up(&claim, key),
+            Choice::Wait if now < claim.deadline => {
+                self.waiting.push(Waiting { claim, key, ended });
+            }
+            Choice::Wait => self.give_up(&claim, key, ended),
             choice => {
-                self.apply(&claim, key, choice, edited);
+                self.apply(&claim, key, choice, ended);
                 // Another claim of the same process may be waiting; it has a lease now.
                 self.reconsider(claim.host, key);
             }
@@ -218,8 +222,8 @@ impl Registry {
             .iter()
             .position(|waiting| waiting.claim.deadline <= self.now)
         {
-            let Waiting { claim, key } = self.waiting.remove(at);
-            self.give_up(&claim, key);
+            let Waiting { claim, key, ended } = self.waiting.remove(at);
+            self.give_up(&claim, key, ended);
         }
         self.drop_idle_user();
     }
@@ -314,8 +318,8 @@ impl Registry {
             match self.choose(&self.waiting[at].claim, self.waiting[at].key) {
                 Choice::Wait => at += 1,
                 choice => {
-                    let Waiting { claim, key } = self.waiting.remove(at);
-                    self.apply(&claim, key, choice, None);
+                    let Waiting { claim, key, ended } = self.waiting.remove(at);
+                    self.apply(&claim, key, choice, ended);
                     self.note_name(&claim, key);
                     // It may be what an earlier claim of the same process was waiting for.
                     at = 0;
@@ -350,10 +354,10 @@ impl Registry {
         let contest = self
             .waiting
             .extract_if(.., |waiting| tickets.contains(&waiting.claim.ticket));
-        for Waiting { claim, key } in contest.collect::<Vec<_>>() {
+        for Waiting { claim, key, ended } in contest.collect::<Vec<_>>() {
             let own = self.held_with_key(&claim, key);
             let choice = own.map_or(Choice::Open(Outcome::FreshPlural), Choice::Keep);
-            self.apply(&claim, key, choice, None);
+            self.apply(&claim, key, choice, ended);
         }
     }
 
@@ -407,17 +411,18 @@ impl Registry {
     }
 
     /// The holder did not go in time, so it is no predecessor but a sibling.
-    fn give_up(&mut self, claim: &Claim, key: Key) {
+    fn give_up(&mut self, claim: &Claim, key: Key, ended: Option<Loss>) {
         if let Wants::Users { .. } = claim.wants {
             return self.own_or_refuse(claim, key);
         }
-        self.apply(claim, key, Choice::Open(Outcome::FreshHeld), None);
+        self.apply(claim, key, Choice::Open(Outcome::FreshHeld), ended);
         self.reconsider(claim.host, key);
     }
 
     /// A claim waits until something changes, or its time is over.
     pub(super) fn wait(&mut self, claim: Claim, key: Key) {
-        self.waiting.push(Waiting { claim, key });
+        let ended = None;
+        self.waiting.push(Waiting { claim, key, ended });
     }
 
     /// Whether claims of this owner's sessions wait.
@@ -472,8 +477,8 @@ fn too_late() -> Error {
 }
 
 impl Registry {
-    /// `edited`: the claim has ended the session of its entry as it was before an edit.
-    pub(crate) fn apply(&mut self, claim: &Claim, key: Key, choice: Choice, edited: Option<Loss>) {
+    /// `ended`: why the claim has ended a server, if it has.
+    pub(crate) fn apply(&mut self, claim: &Claim, key: Key, choice: Choice, ended: Option<Loss>) {
         match choice {
             Choice::Keep(id) | Choice::Resume(id) if claim.wants == Wants::Fresh => {
                 self.end_session(&id);
@@ -485,9 +490,9 @@ impl Registry {
                 self.end_superseded_meanwhile(claim, key);
             }
             Choice::Open(outcome) => {
-                let superseded = self.end_superseded_meanwhile(claim, key);
-                let edited = edited.or(superseded);
-                let because = self.end_ambiguous(claim, key, outcome).or(edited);
+                let meanwhile = self.end_superseded_meanwhile(claim, key);
+                let ended = ended.or(meanwhile);
+                let because = self.end_ambiguous(claim, key, outcome).or(ended);
                 self.open(claim, outcome, |registry, claim| {
                     registry.tell_claim(claim, key, because)
                 });
@@ -589,7 +594,6 @@ impl Registry {
             because: own(&lost),
             lost,
             file: session.file,
-            confirms_loss: claim.confirms_loss,
         };
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
     }
@@ -618,7 +622,6 @@ impl Registry {
                 .filter(|_| claim.confirms_loss || session.keepers.of(None).is_none()),
             lost,
             file: session.file,
-            confirms_loss: claim.confirms_loss,
         };
         self.effects.push(Effect::SaveSession(session.clone()));
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
@@ -648,6 +651,10 @@ impl Registry {
         }
         // A claim that is refused is told of nothing.
         let told = told(self, claim);
+        let told = match outcome {
+            Outcome::FreshFirst => self.tell_lost_records(claim, told),
+            _ => told,
+        };
         self.make_room(claim.host);
         let id = claim.id.clone();
         let name = match &claim.wants {
@@ -699,7 +706,6 @@ impl Registry {
             because: told.because(),
             lost: told.lost(),
             file: session.file,
-            confirms_loss: claim.confirms_loss,
         };
         self.effects.push(Effect::SaveSession(session.clone()));
         self.insert(session);

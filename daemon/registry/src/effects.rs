@@ -1,8 +1,9 @@
 //! What the engine must do for the registry, in order.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
-use mcp_sessiond_identity::ProcessId;
+use mcp_sessiond_identity::{Key, ProcessId, StartTime};
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Loss, LossRecord, ServiceName, SessionId};
@@ -30,8 +31,6 @@ pub struct Lease {
     pub lost: Vec<LossRecord>,
     /// The file that its token is in.
     pub file: TokenFile,
-    /// Whether the claimer says that it has told what was lost.
-    pub confirms_loss: bool,
 }
 
 /// Something to be done.
@@ -63,6 +62,10 @@ pub enum Effect {
     SaveServer(ServerRecord),
     /// Forget it.
     DropServer(ServerDigest),
+    /// Record that the records of an earlier daemon were lost, and when this daemon was started.
+    SaveLostRecords(StartTime),
+    /// Record that the claim of a server has carried that.
+    SaveLostTold(ProcessId, Key),
     /// Have a keeper end, which takes its backend down.
     EndKeeper(ProcessId),
     /// A keeper has exited: kill what is left of its backend, and then tell
@@ -70,7 +73,16 @@ pub enum Effect {
     SweepBackend(KeeperRecord),
     /// Tell people that a session ends which nobody could resume, and what the host has lost by
     /// that, where it is something.
-    Unreachable(SessionId, Option<Loss>),
+    Unreachable {
+        /// The session.
+        session: SessionId,
+        /// What people know its server by.
+        server: String,
+        /// The pid of its host.
+        host: u32,
+        /// What is lost.
+        loss: Option<Loss>,
+    },
     /// End what is left of it elsewhere, under the id that its owner knew.
     EndContents(ProcessId, SessionId),
     /// Delete a token file, if it is there.

@@ -20,6 +20,7 @@ const OTHER_KEEPER_RETRY_MS: u32 = 20;
 /// as a port, or the lock on a profile.
 #[derive(Debug, Clone)]
 pub(super) struct Served {
+    session: SessionId,
     owner: ProcessId,
     key: Option<Key>,
     program_dir: Option<ProgramDir>,
@@ -29,6 +30,7 @@ pub(super) struct Served {
 impl Served {
     pub(super) fn of(session: &SessionRecord, keeper: &KeeperRecord) -> Self {
         Self {
+            session: session.public_id().clone(),
             owner: session.owner,
             key: session.key,
             program_dir: None,
@@ -56,6 +58,12 @@ impl Served {
 }
 
 impl Registry {
+    /// The session and the host of a keeper that has exited, and is not swept yet.
+    pub fn was_kept_for(&self, keeper: &ProcessId) -> Option<(&SessionId, u32)> {
+        let served = self.served.get(keeper)?;
+        Some((&served.session, served.owner.pid))
+    }
+
     /// Whether nothing is left of the backends whose place this session's next one of this name
     /// takes.
     pub fn is_backend_free(&self, id: &SessionId, backend: Option<&BackendName>) -> bool {
@@ -275,6 +283,14 @@ impl Registry {
         }
         self.last_words.insert(keeper, why);
         Ok(())
+    }
+
+    /// Why a keeper has ended, as it, or whoever has ended it, has left behind. What it has told counts
+    /// more.
+    pub fn note_end(&mut self, keeper: ProcessId, why: Option<Loss>) {
+        if self.kept_by.contains_key(&keeper) {
+            self.last_words.entry(keeper).or_insert(why);
+        }
     }
 
     /// What was left of the backend of a keeper that has exited is gone.

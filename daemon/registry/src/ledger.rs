@@ -1,7 +1,7 @@
 //! What effects leave on record: a ledger in memory. It says what the effects mean; the ledger on
 //! disk, and the registry that continues after a crash, are tested against it.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use mcp_sessiond_identity::ProcessId;
@@ -9,7 +9,7 @@ use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::{ServiceName, SessionId};
 
 use super::{
-    Claimant, Effect, KeeperRecord, Keepers, OwnerRecord, ServerRecord, ServiceRecord,
+    Claimant, Effect, KeeperRecord, Keepers, LostRecords, OwnerRecord, ServerRecord, ServiceRecord,
     SessionRecord, Snapshot,
 };
 
@@ -28,6 +28,8 @@ pub struct Records {
     pub services: BTreeMap<ServiceName, ServiceRecord>,
     /// What is known of servers.
     pub servers: BTreeMap<ServerDigest, ServerRecord>,
+    /// Whether earlier records were lost.
+    pub lost: Option<LostRecords>,
 }
 
 impl Records {
@@ -62,8 +64,17 @@ impl Records {
                 self.keepers.insert(keeper.process, (session, keeper));
             }
             Effect::DropKeeper(process) => drop(self.keepers.remove(&process)),
+            Effect::SaveLostRecords(since) => {
+                let told = BTreeSet::new();
+                self.lost = Some(LostRecords { since, told });
+            }
+            Effect::SaveLostTold(host, key) => {
+                if let Some(lost) = &mut self.lost {
+                    lost.told.insert((host, key));
+                }
+            }
             Effect::DeleteToken(_)
-            | Effect::Unreachable(..)
+            | Effect::Unreachable { .. }
             | Effect::EndContents(..)
             | Effect::EndKeeper(_)
             | Effect::SweepBackend(_)
@@ -90,6 +101,7 @@ impl Records {
                 .collect(),
             services: self.services.values().cloned().collect(),
             servers: self.servers.values().cloned().collect(),
+            lost: self.lost.clone(),
             serving: self
                 .keepers
                 .values()
@@ -137,6 +149,7 @@ impl From<Snapshot> for Records {
         let keepers = of_sessions.into_iter().chain(ending).chain(serving);
         Self {
             keepers: keepers.map(|kept| (kept.1.process, kept)).collect(),
+            lost: snapshot.lost,
             servers: snapshot
                 .servers
                 .into_iter()

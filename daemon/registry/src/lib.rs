@@ -55,8 +55,9 @@ pub use effects::{Effect, Lease, Ticket};
 pub use ledger::Records;
 pub use names::in_use;
 pub use records::{
-    CLAIMED_KEYS_MAX, Claimant, Digest, HostRule, KeeperRecord, Keepers, NO_TOKEN, OwnerRecord,
-    ProgramDir, Rule, RuleSource, ServerRecord, ServiceRecord, SessionRecord, Snapshot, TokenFile,
+    CLAIMED_KEYS_MAX, Claimant, Digest, HostRule, KeeperRecord, Keepers, LostRecords, NO_TOKEN,
+    OwnerRecord, ProgramDir, Rule, RuleSource, ServerRecord, ServiceRecord, SessionRecord,
+    Snapshot, TokenFile,
 };
 pub use services::ServiceSession;
 pub use unreachable::Departure;
@@ -140,6 +141,8 @@ pub struct Registry {
     time_of_day_ms: u64,
     /// The number of the newest loss.
     newest_loss: u64,
+    /// Whether the records of an earlier daemon were lost.
+    lost: Option<LostRecords>,
     effects: Vec<Effect>,
 }
 
@@ -181,6 +184,7 @@ impl Registry {
                 .map(|(_, loss)| loss.id.0)
                 .max()
                 .unwrap_or_default(),
+            lost: snapshot.lost,
             effects: Vec::new(),
         };
         registry.owners = snapshot.owners.into_iter().map(Owner::restore).collect();

@@ -1,14 +1,14 @@
 //! What was lost of a host's servers, and has to be told to whoever claims next: it stays on record
 //! until that one has said that it was told.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use mcp_sessiond_identity::{Key, ProcessId};
+use mcp_sessiond_identity::{Key, ProcessId, StartTime};
 use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, LossId, LossRecord, SessionId};
 
 use super::told::{Told, own};
-use super::{Claim, Registry};
+use super::{Claim, Effect, LostRecords, Registry, Wants};
 
 /// Losses that are remembered of one host until they are told: a daemon that was killed with all
 /// keepers of a full list has to tell of each, and of some servers beside them.
@@ -68,6 +68,25 @@ impl Registry {
         let lost = self.carried(claim, key, |_| true);
         let because = new.or_else(|| own(&lost));
         Told::new(because, lost)
+    }
+
+    /// The same, where nothing else is told of it: the records may be lost.
+    pub(super) fn tell_lost_records(&mut self, claim: &Claim, told: Told) -> Told {
+        let asks_for_none = matches!(
+            claim.wants,
+            Wants::Fresh | Wants::AfterClose { .. } | Wants::Users { fresh: true, .. }
+        );
+        if asks_for_none || told.because().is_some() {
+            return told;
+        }
+        let Some(because) = self.lost_with_records(claim) else {
+            return told;
+        };
+        let is_led = !matches!(claim.wants, Wants::New(..)) && claim.confirms_loss;
+        let key = claim.key.filter(|_| is_led);
+        let noted = key.and_then(|key| self.note_loss(claim.host, key, None, because));
+        let lost = told.lost().into_iter().chain(noted).collect();
+        Told::new(Some(because), lost)
     }
 
     /// The same for a claim that asks for nothing that was before.
@@ -151,12 +170,23 @@ impl Registry {
         }
     }
 
-    /// What was lost of this session's key is known from elsewhere, and its claimer will say that it
-    /// has told it. Returns what is on record of it.
-    pub fn carry_loss(&mut self, id: &SessionId, because: Loss) -> Option<LossRecord> {
-        let session = self.sessions.get(id)?;
-        let (host, key) = (session.owner, session.leading_key()?);
-        self.note_loss(host, key, None, because)
+    /// The records of an earlier daemon were lost, as this one has found, which was started then.
+    pub fn records_lost(&mut self, since: StartTime) {
+        let told = BTreeSet::new();
+        self.lost = Some(LostRecords { since, told });
+        self.effects.push(Effect::SaveLostRecords(since));
+    }
+
+    /// A server has a session for the first time, as far as is known. Whether it may have had one of
+    /// which the records are lost: once for each server of a host that is older than these are.
+    pub(super) fn lost_with_records(&mut self, claim: &Claim) -> Option<Loss> {
+        let (key, host) = (claim.key?, claim.host);
+        let lost = self.lost.as_mut()?;
+        if host.start >= lost.since || !lost.told.insert((host, key)) {
+            return None;
+        }
+        self.effects.push(Effect::SaveLostTold(host, key));
+        Some(Loss::Records)
     }
 
     /// The user of this session's claimer was told of these losses.

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use mcp_sessiond_identity::{Key, ProcessId, SelfDescription, Traits};
+use mcp_sessiond_identity::{Key, ProcessId, SelfDescription, StartTime, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::facts::{Discover, ServerDigest};
 use mcp_sessiond_proto::{
@@ -415,6 +415,16 @@ pub struct ServerRecord {
     pub used_ms: u64,
 }
 
+/// That the records of an earlier daemon were lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostRecords {
+    /// When the daemon was started that has found that. Hosts that are older may have had sessions of
+    /// which nothing is known.
+    pub since: StartTime,
+    /// The servers whose claims have carried it.
+    pub told: BTreeSet<(ProcessId, Key)>,
+}
+
 /// Everything on record.
 #[derive(Debug, Default)]
 pub struct Snapshot {
@@ -432,4 +442,6 @@ pub struct Snapshot {
     pub serving: Vec<(SessionId, KeeperRecord)>,
     /// What is known of servers.
     pub servers: Vec<ServerRecord>,
+    /// Whether earlier records were lost.
+    pub lost: Option<LostRecords>,
 }

@@ -141,6 +141,7 @@ impl Bench {
             claimants,
             ending,
             exited_keepers,
+            lost,
             ..
         } = self.registry;
         let snapshot = Snapshot {
@@ -154,6 +155,7 @@ impl Bench {
                 .into_values()
                 .chain(exited_keepers.into_values())
                 .collect(),
+            lost,
             ..Snapshot::default()
         };
         Self {

@@ -173,7 +173,7 @@ impl Registry {
                 }
                 _ => {}
             }
-            self.effects.push(Effect::Unreachable(id.clone(), None));
+            self.tell_unreachable(&id, None);
             self.end_session(&id);
         }
     }
@@ -202,7 +202,7 @@ impl Registry {
         if let Some(key) = session.leading_key().filter(|_| was_used) {
             self.note_rule_of(id, key);
         }
-        self.effects.push(Effect::Unreachable(id.clone(), None));
+        self.tell_unreachable(id, None);
         self.end_session(id);
         true
     }
@@ -254,7 +254,7 @@ impl Registry {
             }
         }
         for (id, loss) in doomed {
-            self.effects.push(Effect::Unreachable(id.clone(), loss));
+            self.tell_unreachable(&id, loss);
             self.end_session(&id);
             if let Some(loss) = loss {
                 self.note_loss(owner, key, None, loss);
@@ -319,7 +319,8 @@ impl Registry {
     }
 
     /// A claim shows that the host has gone on: ends the free sessions whose place it takes.
-    /// Returns what it has to be told, where one of them was what its own entry was before.
+    /// Returns what it has to be told, where one of them was used: an edit of its own entry before
+    /// all others.
     pub(super) fn end_superseded(&mut self, claim: &Claim, key: Key) -> Option<Loss> {
         let leaves = self.leaves_conversations(claim.host);
         let free = self
@@ -337,19 +338,36 @@ impl Registry {
                 Some((id.clone(), old, loss))
             })
             .collect();
-        let mut edited = None;
+        let mut told = None;
         for (id, old, loss) in left {
-            self.effects
-                .push(Effect::Unreachable(id.clone(), Some(loss)));
+            let is_used = self
+                .sessions
+                .get(&id)
+                .is_some_and(|session| self.has_shown_use(session) != Some(false));
+            self.tell_unreachable(&id, Some(loss).filter(|_| is_used));
             self.end_session(&id);
-            match loss {
-                Loss::Edited => edited = Some(loss),
-                loss => {
-                    self.note_loss(claim.host, old, None, loss);
-                }
+            // Who comes back to that conversation is told, too.
+            if loss == Loss::Conversation && is_used {
+                self.note_loss(claim.host, old, None, loss);
+            }
+            if is_used && told != Some(Loss::Edited) {
+                told = Some(loss);
             }
         }
-        edited
+        told
+    }
+
+    /// Tells people that a session ends which nobody could resume.
+    fn tell_unreachable(&mut self, id: &SessionId, loss: Option<Loss>) {
+        let Some(session) = self.sessions.get(id) else {
+            return;
+        };
+        self.effects.push(Effect::Unreachable {
+            session: id.clone(),
+            server: session.program.clone(),
+            host: session.owner.pid,
+            loss,
+        });
     }
 
     /// The session that an entry had before it was edited, where no name of an entry says so: the

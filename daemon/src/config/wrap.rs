@@ -13,6 +13,6 @@ section! {
         /// For answers to a host that has closed its input and still reads, in ms.
         input_end_wait_ms: u64 = 600_000; 1..,
         /// Where the host is told that its server begins afresh.
-        tell: Tell = Tell::Log,
+        tell: Tell = Tell::Error,
     }
 }

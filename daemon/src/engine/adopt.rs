@@ -171,6 +171,8 @@ impl ServiceCopy {
 /// What a keeper has given back.
 #[derive(Debug)]
 enum Given {
+    /// It has a record of which nothing can be taken over.
+    Nothing,
     Session(Box<Adopted>),
     Served(ServiceRecord, SessionId, KeeperRecord),
 }
@@ -183,26 +185,28 @@ struct Adopted {
 }
 
 /// Asks the keepers that are not on record, and puts what they give back into the snapshot. Returns
-/// the sessions.
+/// the sessions, and whether any of the keepers was on record before.
 pub(super) fn adopt(
     directory: &Path,
     keepers: &[KeeperName],
     config: &Config,
     snapshot: &mut Snapshot,
-) -> Vec<SessionId> {
-    let mut given = Vec::new();
+) -> (Vec<SessionId>, bool) {
+    let (mut given, mut was_on_record) = (Vec::new(), false);
     for one in keepers
         .chunks(AT_ONCE)
         .flat_map(|some| asked(directory, some, config))
     {
+        was_on_record = true;
         match one {
+            Given::Nothing => {}
             Given::Session(adopted) => given.push(*adopted),
             Given::Served(service, session, keeper) => {
                 adopt_served(snapshot, service, session, keeper);
             }
         }
     }
-    take_in(given, snapshot)
+    (take_in(given, snapshot), was_on_record)
 }
 
 /// Puts what keepers have given back into the snapshot. Returns the sessions.
@@ -319,10 +323,23 @@ fn given_back(directory: &Path, name: KeeperName, config: &Config) -> Option<Giv
         ending,
     } = said;
     let record = record.filter(|_| !ending)?;
+    // From here on it is one that was on record.
+    let given = given_by(&keeper, name, config, record, (epoch, front, backend));
+    Some(given.unwrap_or(Given::Nothing))
+}
+
+/// What the copy of a record gives back, if the kernel confirms it.
+fn given_by(
+    keeper: &PinnedProcess,
+    name: KeeperName,
+    config: &Config,
+    record: String,
+    (epoch, front, backend): (Epoch, Option<ProcessRef>, Option<u32>),
+) -> Option<Given> {
     let lives = |process: ProcessId| PinnedProcess::reopen(&process).ok().flatten();
     let front = front.map(process_id);
     let backend = backend
-        .and_then(|pid| process::child_of(&keeper, pid).ok().flatten())
+        .and_then(|pid| process::child_of(keeper, pid).ok().flatten())
         .map(|backend| backend.id());
     let process = keeper.id();
     let of = |program| KeeperRecord {

@@ -10,9 +10,10 @@ use mcp_sessiond_proto::backends::{
     LeftRequest, StartedRequest, StopReason, StopRequest,
 };
 use mcp_sessiond_proto::debug::PAGE_MAX;
+use mcp_sessiond_proto::end_note::EndNote;
 use mcp_sessiond_proto::services::{ServeRequest, Served, ServiceLease};
 use mcp_sessiond_proto::time::now_ms;
-use mcp_sessiond_proto::{BackendName, Epoch, Error, Resume, ServiceName, SessionId, paths};
+use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, Resume, ServiceName, SessionId, paths};
 use mcp_sessiond_registry::{Departure, KeeperRecord, Registry, ServiceSession, SessionRecord};
 
 use super::adopt::{RecordCopy, ServiceCopy, reference};
@@ -41,6 +42,10 @@ pub enum Charge {
     End {
         /// The keeper.
         keeper: PinnedProcess,
+        /// What people know its server by.
+        server: String,
+        /// What becomes of its backend by that.
+        because: Loss,
         /// Why, for the log.
         why: &'static str,
         /// Whether it is killed at once: it does not answer, so it would not end by itself.
@@ -52,6 +57,10 @@ pub enum Charge {
         keeper: KeeperRecord,
         /// Whether the daemon saw its exit. If not, the keeper was gone when the daemon started.
         is_seen: bool,
+        /// Why it has ended, as it or whoever has ended it has noted.
+        why: Option<String>,
+        /// The id of its session, and the pid of its host.
+        of: Option<(SessionId, u32)>,
     },
 }
 
@@ -250,11 +259,16 @@ impl Engine {
         let known = self.tell_and_keep(|registry| {
             let known = registry.keepers().find(|known| known.process == peer.id());
             let known = known.map(|known| (known.program.clone(), known.backend.is_some()));
+            let of = registry
+                .sessions_with_backend()
+                .find(|(_, known)| known.process == peer.id());
+            let host = of.map(|(session, _)| session.owner.pid);
+            let known = known.map(|(program, is_again)| (program, is_again, host));
             registry.backend_started(&session, keeper, peer.id(), child.id())?;
             Ok(known)
         });
         match known.await? {
-            Some((server, true)) => {
+            Some((server, true, host)) => {
                 count(&self.meters.counters.wrap_restarts_total);
                 let why = why.map(|why| {
                     why.chars()
@@ -263,10 +277,10 @@ impl Engine {
                         .collect()
                 });
                 let why: String = why.unwrap_or_else(|| "its keeper does not say".into());
-                tracing::info!(server, %session, pid, keeper = peer.id().pid, why, "a server was started again");
+                tracing::info!(server, %session, host, pid, keeper = peer.id().pid, why, "a server was started again");
             }
-            Some((server, false)) => {
-                tracing::info!(server, %session, pid, keeper = peer.id().pid, "a server was started");
+            Some((server, false, host)) => {
+                tracing::info!(server, %session, host, pid, keeper = peer.id().pid, "a server was started");
             }
             None => {}
         }
@@ -508,15 +522,22 @@ impl Engine {
                 .sessions_with_backend()
                 .any(|(_, kept)| kept.process == keeper.id());
             let is_faulty = state.registry.is_faulty(&keeper.id());
-            let why = if is_faulty.is_some() {
-                "its keeper did not answer"
+            let (because, why) = if is_faulty.is_some() {
+                (Loss::Hung, "its keeper did not answer")
             } else if is_kept {
-                "it was stopped"
+                (Loss::Stopped, EndNote::BY_STOP)
             } else {
-                "its session has ended, or has another server"
+                (
+                    Loss::Stopped,
+                    "its session has ended, or has another server",
+                )
             };
+            let mut keepers = state.registry.keepers();
+            let record = keepers.find(|record| record.process == keeper.id());
             let _ = self.charges.send(Charge::End {
+                server: record.map_or_else(String::new, |record| record.program.clone()),
                 keeper: keeper.clone(),
+                because,
                 why,
                 kills: is_faulty == Some(true),
             });
@@ -527,9 +548,14 @@ impl Engine {
         state.fronts.remove(&keeper.process);
         state.counts.remove(&keeper.process);
         count(&self.meters.counters.backends_ended_total);
+        let why = state.end_notes.remove(&keeper.process);
+        let of = state.registry.was_kept_for(&keeper.process);
+        let of = of.map(|(session, host)| (session.clone(), host));
         let _ = self.charges.send(Charge::Sweep {
             keeper,
             is_seen: !state.is_starting,
+            why,
+            of,
         });
     }
 }

@@ -396,9 +396,8 @@ impl Engine {
             epoch,
             outcome,
             because,
-            mut lost,
+            lost,
             file,
-            confirms_loss,
         } = lease;
         let lock = self.file(file);
         // Whoever wrote under a former epoch is done when this is ours.
@@ -416,16 +415,6 @@ impl Engine {
         if record.holder.is_none() {
             return Err(Error::LeaseEnded);
         }
-        let because = because.or_else(|| {
-            let is_unknown = outcome == Outcome::FreshFirst;
-            let because = is_unknown
-                .then(|| self.lost_with_records(&record))
-                .flatten()?;
-            if confirms_loss {
-                lost.extend(self.tell(|registry| registry.carry_loss(&record.id, because)));
-            }
-            Some(because)
-        });
         if let Some(because) = because {
             let (server, host, why) = (&record.program, record.owner.pid, because.sentence());
             if because.is_rule() {

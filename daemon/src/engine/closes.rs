@@ -17,7 +17,12 @@ pub(super) struct Closes(PathBuf);
 
 impl Closes {
     pub(super) fn new(directory: &Path) -> Self {
-        Self(paths::closed(directory))
+        Self(directory.to_owned())
+    }
+
+    /// The runtime directory.
+    pub(super) fn directory(&self) -> &Path {
+        &self.0
     }
 
     /// These processes are about to give up their leases: the registry is told which of them have
@@ -27,9 +32,8 @@ impl Closes {
             if !registry.holds(process) {
                 continue;
             }
-            let path = self
-                .0
-                .join(paths::closed_name(process.pid, process.start.0));
+            let name = paths::closed_name(process.pid, process.start.0);
+            let path = paths::closed(&self.0).join(name);
             let Ok(written) = std::fs::read(&path) else {
                 continue;
             };
@@ -44,9 +48,11 @@ impl Closes {
         }
     }
 
-    /// Deletes what fronts have left that had no lease.
+    /// Deletes what fronts have left that had no lease, and notes of keepers that are on record nowhere.
     pub(super) fn sweep(&self) {
-        for entry in std::fs::read_dir(&self.0).into_iter().flatten().flatten() {
+        let ended = self.0.join(paths::ENDED);
+        let found = [paths::closed(&self.0), ended].map(std::fs::read_dir);
+        for entry in found.into_iter().flatten().flatten().flatten() {
             let name = entry.file_name();
             let pid = name.to_str().and_then(|name| name.split_once('-'));
             let pid = pid.and_then(|(pid, _)| pid.parse().ok());

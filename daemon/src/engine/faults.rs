@@ -4,11 +4,11 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
 
-use mcp_sessiond_process::{Key, ProcessId};
+use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::debug::Finding;
-use mcp_sessiond_proto::{Epoch, Lock as _, Loss};
-use mcp_sessiond_registry::{Millis, Registry, SessionRecord};
+use mcp_sessiond_proto::{Epoch, Lock as _};
+use mcp_sessiond_registry::{Millis, Registry};
 
 use super::Engine;
 use crate::keepers;
@@ -23,8 +23,6 @@ pub(super) struct LostRecords {
     pub(super) adopted: usize,
     /// How many of them were ended.
     pub(super) ended: usize,
-    /// The servers whose claims have carried that there may have been records of theirs.
-    pub(super) told: HashSet<(ProcessId, Key)>,
 }
 
 impl Engine {
@@ -63,18 +61,6 @@ impl Engine {
         if ended > 0 {
             self.settle_sockets();
         }
-    }
-
-    /// Whether a server that nothing is known of may have had a session: the records are lost, and
-    /// its host is older than this daemon. Once for each server of a host.
-    pub(super) fn lost_with_records(&self, record: &SessionRecord) -> Option<Loss> {
-        let mut loss = self.loss.locked();
-        loss.why.as_ref()?;
-        let key = record.key?;
-        let is_older = self
-            .started
-            .is_some_and(|started| record.owner.start < started);
-        (is_older && loss.told.insert((record.owner, key))).then_some(Loss::Records)
     }
 
     /// Whether nothing can be put on record at the moment.

@@ -49,9 +49,33 @@ fn home(boot: &str, directory: &Path) -> std::io::Result<String> {
     Ok(format!("{boot}/{:x}/{:x}", found.dev(), found.ino()))
 }
 
+/// Whether there is a token file of a host that lives and of which no session is on record.
+fn tokens_unknown(tokens: &Tokens, snapshot: &Snapshot) -> bool {
+    let known: HashSet<String> = snapshot
+        .sessions
+        .iter()
+        .map(|session| session.file.to_string())
+        .collect();
+    let lives = |name: &str| {
+        let mut parts = name.strip_prefix("token-")?.splitn(3, '-');
+        let (pid, start) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let found = PinnedProcess::open(pid).ok()?;
+        (found.id().start == start).then_some(())
+    };
+    let names = tokens.names().unwrap_or_default();
+    names
+        .iter()
+        .any(|name| !known.contains(name) && lives(name).is_some())
+}
+
 /// Keepers that are not on record give back what they know, which is put on record. Returns how
-/// many there are.
-fn adopt(directory: &Path, config: &Config, snapshot: &mut Snapshot, ledger: &mut Ledger) -> usize {
+/// many there are, and whether any keeper was on record that is not any more.
+fn adopt(
+    directory: &Path,
+    config: &Config,
+    snapshot: &mut Snapshot,
+    ledger: &mut Ledger,
+) -> (usize, bool) {
     let of_sessions = snapshot
         .sessions
         .iter()
@@ -63,7 +87,7 @@ fn adopt(directory: &Path, config: &Config, snapshot: &mut Snapshot, ledger: &mu
         .map(|keeper| keeper.name)
         .collect();
     let unknown = keepers::unknown(directory, &known);
-    let adopted = super::adopt::adopt(directory, &unknown, config, snapshot);
+    let (adopted, is_unknown) = super::adopt::adopt(directory, &unknown, config, snapshot);
     for session in snapshot
         .sessions
         .iter()
@@ -98,7 +122,7 @@ fn adopt(directory: &Path, config: &Config, snapshot: &mut Snapshot, ledger: &mu
     serving
         .into_iter()
         .for_each(|(session, keeper)| ledger.record(Effect::SaveKeeper(Some(session), keeper)));
-    adopted.len() + of_services
+    (adopted.len() + of_services, is_unknown)
 }
 
 impl Engine {
@@ -119,6 +143,7 @@ impl Engine {
         Directory::open(&paths::keepers(directory.path()))?;
         let boot = process::boot_id().map_err(StartError::Boot)?;
         let is_missing = Ledger::is_missing(directory.path());
+        let had_records = Ledger::is_there(directory.path());
         let opened = Ledger::open(directory.path(), &boot)?;
         let missing = || is_missing.then(|| "it was missing".to_owned());
         let why = opened.lost().or_else(missing);
@@ -127,14 +152,28 @@ impl Engine {
             mut snapshot,
             ..
         } = opened;
-        let adopted = adopt(directory.path(), &loaded.config, &mut snapshot, &mut ledger);
+        // Version 1 has left token files, too, but no records.
+        let has_unknown_token = had_records && tokens_unknown(&tokens, &snapshot);
+        let (adopted, has_unknown_keeper) =
+            adopt(directory.path(), &loaded.config, &mut snapshot, &mut ledger);
+        // A database whose log was deleted, or is damaged, is sound, and says less than was recorded.
+        let sign = match (has_unknown_token, has_unknown_keeper) {
+            (true, _) => Some("it does not have the session of a token file"),
+            (_, true) => Some("it does not have a keeper that was on record"),
+            (false, false) => None,
+        };
+        let why = why.or_else(|| sign.map(str::to_owned));
         let loss = LostRecords {
             why,
             adopted,
             ended: 0,
-            told: HashSet::new(),
         };
-        let registry = Registry::restore(loaded.config.policy(), snapshot);
+        let mut registry = Registry::restore(loaded.config.policy(), snapshot);
+        if loss.why.is_some()
+            && let Ok(own) = PinnedProcess::own()
+        {
+            registry.records_lost(own.id().start);
+        }
         let exits = ExitWatch::new().map_err(StartError::Exits)?;
         let engine = Self {
             state: Mutex::new(State::new(
@@ -150,7 +189,6 @@ impl Engine {
             deadline_changed: Notify::new(),
             changed: Notify::new(),
             began: Instant::now(),
-            started: PinnedProcess::own().ok().map(|own| own.id().start),
             home: home(&boot, directory.path()).map_err(StartError::Boot)?,
             dropped,
             charges,
@@ -175,12 +213,8 @@ impl Engine {
                 None => gone.push(id),
             }
         }
-        let State {
-            closes, registry, ..
-        } = &mut *state;
-        closes.tell(registry, &gone, true);
-        closes.sweep();
-        registry.exited(&gone);
+        state.tell_exits(&gone);
+        state.closes.sweep();
         self.apply(&mut state);
         state.is_starting = false;
         Ok(())

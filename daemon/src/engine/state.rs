@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use mcp_sessiond_process::{ExitWatch, ProcessId};
+use mcp_sessiond_process::{ExitWatch, ProcessId, note};
 use mcp_sessiond_proto::backends::Counts;
+use mcp_sessiond_proto::end_note::EndNote;
 use mcp_sessiond_proto::time::now_ms;
 use mcp_sessiond_proto::{Epoch, Error};
 use mcp_sessiond_registry::{Lease, Millis, Registry, Ticket};
@@ -26,6 +27,8 @@ pub(super) struct State {
     pub(super) advice: Advice,
     /// Which fronts have closed their sessions.
     pub(super) closes: Closes,
+    /// Why keepers have ended that have exited and are not swept.
+    pub(super) end_notes: HashMap<ProcessId, String>,
     /// The lease of the latest front of each keeper.
     pub(super) fronts: HashMap<ProcessId, Epoch>,
     /// The totals that each keeper has told this daemon.
@@ -63,6 +66,7 @@ impl State {
             key_churn: KeyChurn::default(),
             advice: Advice::default(),
             closes,
+            end_notes: HashMap::new(),
             fronts,
             counts: HashMap::new(),
             is_starting: true,
@@ -77,8 +81,28 @@ impl State {
             tracing::debug!(pid = process.pid, "a process has exited");
         }
         self.advice.exited(&self.registry, &exited, now);
-        self.closes.tell(&mut self.registry, &exited, true);
-        self.registry.exited(&exited);
+        self.tell_exits(&exited);
+    }
+
+    /// Tells the registry of exits, and before that what these processes have left behind to say.
+    pub(super) fn tell_exits(&mut self, exited: &[ProcessId]) {
+        self.closes.tell(&mut self.registry, exited, true);
+        for process in exited {
+            if !self.registry.is_keeper(process) {
+                continue;
+            }
+            let directory = self.closes.directory();
+            let path = EndNote::path(directory, process.pid, process.start.0);
+            let Some(note) = note::read(&path) else {
+                continue;
+            };
+            let _ = std::fs::remove_file(path);
+            if let Ok(EndNote { because, why }) = serde_json::from_str(&note) {
+                self.registry.note_end(*process, because);
+                self.end_notes.insert(*process, why);
+            }
+        }
+        self.registry.exited(exited);
     }
 
     /// Watches a process no longer, if nothing depends on it: a claimant may be a host as well.

@@ -15,8 +15,8 @@ use mcp_sessiond_proto::{
     ServiceName, SessionId, Siblings,
 };
 use mcp_sessiond_registry::{
-    Claimant, Digest, Effect, HostRule, KeeperRecord, Keepers, OwnerRecord, ProgramDir, Rule,
-    ServerRecord, ServiceRecord, SessionRecord, Snapshot, TokenFile,
+    Claimant, Digest, Effect, HostRule, KeeperRecord, Keepers, LostRecords, OwnerRecord,
+    ProgramDir, Rule, ServerRecord, ServiceRecord, SessionRecord, Snapshot, TokenFile,
 };
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Transaction, params};
@@ -29,7 +29,7 @@ use values::{
 use crate::writer::{begin, check, check_format};
 
 /// Grows with every change of the tables. A database of another version is discarded.
-const VERSION: i64 = 13;
+const VERSION: i64 = 14;
 
 /// Why the records of a former boot are discarded.
 pub(super) const REBOOTED: &str = "it is from before the last reboot";
@@ -49,7 +49,7 @@ const FIRST: &str = "
 
 /// The steps from each version to the next, so that an upgrade of the daemon ends no session. A new
 /// database is made in the same steps.
-const UPGRADES: [(i64, &str); 12] = [
+const UPGRADES: [(i64, &str); 13] = [
     (1, "ALTER TABLE session ADD COLUMN name TEXT; ALTER TABLE session ADD COLUMN made_by TEXT;"),
     (
         2,
@@ -122,6 +122,12 @@ const UPGRADES: [(i64, &str); 12] = [
         "ALTER TABLE claimant ADD COLUMN started_ms INTEGER; ALTER TABLE session ADD COLUMN closed_ms INTEGER;",
     ),
     (12, "ALTER TABLE owner ADD COLUMN names BLOB NOT NULL DEFAULT x'';"),
+    (
+        13,
+        // That earlier records were lost, and which servers' claims have carried that.
+        "CREATE TABLE lost_records (since INTEGER NOT NULL) STRICT;
+        CREATE TABLE lost_told (host TEXT NOT NULL, key BLOB NOT NULL, PRIMARY KEY (host, key)) STRICT;",
+    ),
 ];
 
 /// What the database held.
@@ -361,8 +367,17 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
             ],
         ),
         Effect::DropServer(server) => execute("DELETE FROM server WHERE digest = ?1", params![server.as_str()]),
+        Effect::SaveLostRecords(since) => {
+            execute("DELETE FROM lost_records", params![])?;
+            execute("DELETE FROM lost_told", params![])?;
+            execute("INSERT INTO lost_records (since) VALUES (?1)", params![since.0.cast_signed()])
+        }
+        Effect::SaveLostTold(host, key) => execute(
+            "INSERT OR REPLACE INTO lost_told (host, key) VALUES (?1, ?2)",
+            params![Process(*host), key.to_bytes()],
+        ),
         Effect::DeleteToken(_)
-        | Effect::Unreachable(..)
+        | Effect::Unreachable { .. }
         | Effect::EndContents(..)
         | Effect::EndKeeper(_)
         | Effect::SweepBackend(_)
@@ -532,7 +547,27 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
         services,
         serving,
         servers,
+        lost: lost_records(connection)?,
     })
+}
+
+/// Whether earlier records were lost.
+fn lost_records(connection: &Connection) -> rusqlite::Result<Option<LostRecords>> {
+    let since = rows(connection, "SELECT since FROM lost_records", |row| {
+        Ok(StartTime(row.get::<_, i64>(0)?.cast_unsigned()))
+    })?;
+    let told = rows(connection, "SELECT host, key FROM lost_told", |row| {
+        let key = Key::from_bytes(&row.get::<_, Vec<u8>>(1)?);
+        Ok((
+            row.get::<_, Process>(0)?.0,
+            key.ok_or(FromSqlError::InvalidType)?,
+        ))
+    })?;
+    let since = since.into_iter().next();
+    Ok(since.map(|since| LostRecords {
+        since,
+        told: told.into_iter().collect(),
+    }))
 }
 
 /// The keepers of sessions, and those of none.

@@ -312,6 +312,7 @@ async fn a_full_disk_is_said_and_got_over() {
 /// An upgrade of the daemon ends nobody's session.
 #[tokio::test]
 async fn what_former_versions_have_recorded_is_found() {
+    let to_13 = "DROP TABLE lost_told; DROP TABLE lost_records; PRAGMA user_version = 13;";
     let to_12 = "ALTER TABLE owner DROP COLUMN names; PRAGMA user_version = 12;";
     let to_11 =
         "ALTER TABLE claimant DROP COLUMN started_ms; ALTER TABLE session DROP COLUMN closed_ms;
@@ -365,7 +366,8 @@ async fn what_former_versions_have_recorded_is_found() {
         to_8,
         to_9,
         to_10,
-        to_11.to_owned(),
+        to_11,
+        to_12.to_owned(),
     ] {
         what_was_recorded_is_found_after(&downgrade).await;
     }

@@ -11,13 +11,13 @@ use crate::code::{CONNECTION, INVALID_REQUEST, NO_METHOD, UNREADABLE};
 
 /// Why an answer of the host has not come that can't be read.
 pub const UNREADABLE_ANSWER: &str = "the host's answer can't be read as JSON";
-/// The same of the server.
-pub const UNREADABLE_SERVER_ANSWER: &str = "the server's answer can't be read as JSON";
+/// The same of the server, which has carried the call out: see [`not_kept`].
+pub const UNREADABLE_SERVER_ANSWER: &str =
+    "the server has answered this call, and its answer can't be read as JSON";
 /// Why an answer of the host has not come that is too large.
 pub const OVERSIZED_ANSWER: &str = "the host's answer has more than 16 MiB and can't be relayed";
-/// The same of the server.
-pub const OVERSIZED_SERVER_ANSWER: &str =
-    "the server's answer has more than 16 MiB and can't be relayed";
+/// The same of the server, which has carried the call out: see [`not_kept`].
+pub const OVERSIZED_SERVER_ANSWER: &str = "the server has answered this call, and its answer has more than 16 MiB, so it is not passed on";
 
 /// A text as a JSON string.
 fn quoted(text: &str) -> String {
@@ -37,7 +37,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
             Self::NotSent => "not_sent",

@@ -9,6 +9,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::answers::{Outcome, UNREADABLE_SERVER_ANSWER};
 use crate::code;
 use crate::object::Object;
 
@@ -71,12 +72,19 @@ fn whole(number: &serde_json::Number) -> Option<i64> {
 }
 
 impl RpcError {
-    /// A call whose answer can't be read. It was made.
-    pub fn unreadable(whose: &str) -> Self {
-        Self::new(
-            code::CONNECTION,
-            format!("the {whose}'s answer can't be read as JSON-RPC"),
-        )
+    /// A question of a server whose answer, the host's, can't be read.
+    pub fn unreadable_of_host() -> Self {
+        let why = "the host's answer can't be read as JSON-RPC";
+        Self::new(code::CONNECTION, why)
+    }
+
+    /// A call whose answer can't be read. It was carried out.
+    pub fn unreadable_of_server() -> Self {
+        let data = format!(r#"{{"outcome":"{}"}}"#, Outcome::NotKept.as_str());
+        Self {
+            data: RawValue::from_string(data).ok(),
+            ..Self::new(code::CONNECTION, UNREADABLE_SERVER_ANSWER)
+        }
     }
 }
 

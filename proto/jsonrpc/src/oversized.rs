@@ -37,7 +37,7 @@ impl Oversized {
         let Unreadable { id, request, .. } = Unreadable::of_ends(head, tail);
         match id {
             Some(id) if request => Self::Refused(answers::too_large(&id)),
-            Some(id) => Self::Failed(answers::failed(&id, OVERSIZED_SERVER_ANSWER)),
+            Some(id) => Self::Failed(answers::not_kept(&id, OVERSIZED_SERVER_ANSWER)),
             None => Self::Dropped,
         }
     }

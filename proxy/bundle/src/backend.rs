@@ -102,11 +102,14 @@ impl Backend {
         *lock(&self.end) = Some(end);
     }
 
-    /// Ends what was opened last, once, and completely, even if this future is dropped.
-    pub(crate) async fn end(&self) {
-        let end = self.take_end();
-        if let Some(end) = end {
-            let _ = tokio::spawn(end.run()).await;
+    /// Begins to end what was opened last, once. It is ended completely, even if this future is dropped,
+    /// which is over when it is gone.
+    pub(crate) fn end(&self) -> impl Future<Output = ()> + Send + use<> {
+        let ending = self.take_end().map(|end| tokio::spawn(end.run()));
+        async move {
+            if let Some(ending) = ending {
+                let _ = ending.await;
+            }
         }
     }
 

@@ -148,7 +148,7 @@ impl Connection {
                         Ok(message) => dispatch(waiting, &receive, message, receipt).await,
                         Err(unread) => match (unread.may_answer(), unread.id) {
                             (true, Some(id)) => {
-                                let outcome = Err(RpcError::unreadable("server"));
+                                let outcome = Err(RpcError::unreadable_of_server());
                                 dispatch(
                                     waiting,
                                     &receive,

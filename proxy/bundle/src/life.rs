@@ -33,11 +33,13 @@ pub(crate) async fn run(core: Arc<Core>, backend: Arc<Backend>) {
     let former = backend.live();
     let removed = Failure::new(FailureCode::NotStarted, "it was removed from the file");
     backend.set(BackendState::Failed(removed), None);
+    // Also one that was just being started. Before its connection is closed, which alone would look
+    // like a host that leaves.
+    let ending = backend.end();
     if let Some(former) = former {
         core.tell_changed(nonempty_lists(&former)).await;
     }
-    // Also one that was just being started.
-    backend.end().await;
+    ending.await;
 }
 
 async fn run_attempts(core: &Arc<Core>, backend: &Arc<Backend>) {

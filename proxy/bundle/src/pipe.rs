@@ -109,9 +109,9 @@ impl End {
         Self::new(|| Box::pin(std::future::ready(())))
     }
 
-    /// Ends the backend, and waits until it is gone.
-    pub async fn run(self) {
-        (self.0)().await;
+    /// Begins to end the backend. The future is over when it is gone.
+    pub fn run(self) -> BoxFuture<'static, ()> {
+        (self.0)()
     }
 }
 

@@ -149,7 +149,7 @@ impl BundleServer {
     async fn refuse(&self, mut unread: Unreadable) {
         let Some(line) = unread.refusal() else {
             if let Some(id) = unread.id {
-                let outcome = Err(RpcError::unreadable("host"));
+                let outcome = Err(RpcError::unreadable_of_host());
                 self.tell(Message::Answer { id, outcome }).await;
             }
             return;

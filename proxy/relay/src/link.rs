@@ -124,6 +124,8 @@ pub struct Link {
     pause: Millis,
     /// Whether there was a connection before.
     had: bool,
+    /// Whether calls have failed with the last one.
+    has_failed_call: bool,
     open: Open,
     /// What the host has said while there was no server.
     held: VecDeque<Bytes>,
@@ -146,6 +148,7 @@ impl Link {
             since: 0,
             pause: policy.pause_ms,
             had: false,
+            has_failed_call: false,
             open: Open::default(),
             held: VecDeque::new(),
             refusal: None,
@@ -245,6 +248,11 @@ impl Link {
         self.closed
     }
 
+    /// Whether calls of the host's have failed with the last connection, so that it knows of its end.
+    pub fn has_failed_call(&self) -> bool {
+        self.has_failed_call
+    }
+
     /// Whether the host has sent more than a probe.
     pub fn is_used(&self) -> bool {
         self.used
@@ -318,6 +326,7 @@ impl Link {
     fn gone(&mut self, on_purpose: bool, now: Millis) {
         self.phase = Phase::Asleep;
         let failed = self.open.fail_all();
+        self.has_failed_call = !failed.is_empty();
         self.answer(failed);
         let is_wanted = self.open.unanswered().is_some() || !self.held.is_empty();
         if !self.closed && (!on_purpose || is_wanted) {

@@ -273,6 +273,7 @@ impl Relay {
             self.liveness_due(),
             self.drain_due(),
             self.roots.due(),
+            self.losses.refusal_due(),
         ];
         due.into_iter().flatten().min()
     }
@@ -303,6 +304,7 @@ impl Relay {
         self.give_up_asks(now);
         self.check_liveness(now);
         self.end_roots_wait(now);
+        self.refuse_after_losses(now);
         self.drain(now);
     }
 

@@ -32,6 +32,6 @@ impl FirstAnswer {
         let result = sent(message.result()).map(Self::Result);
         result
             .or_else(|| sent(message.error()).map(Self::Error))
-            .or_else(|| Some(Self::Error(raw(&RpcError::unreadable("server")))))
+            .or_else(|| Some(Self::Error(raw(&RpcError::unreadable_of_server()))))
     }
 }

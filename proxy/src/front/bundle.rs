@@ -445,6 +445,14 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
                             current.set(decorate(backends.clone(), &decorations, &log));
                         }
                         let wanted = identities(&servers);
+                        for (name, former) in &running {
+                            let what = match wanted.get(name) {
+                                Some(now) if now == former => continue,
+                                Some(_) => "this server begins afresh: its entry was edited",
+                                None => "this server is ended: its entry was removed",
+                            };
+                            common.stderr.print(&format_args!("{name}: {what}"));
+                        }
                         backends.set_sources(sources(servers, &handshake), |name| {
                             running.get(name) == wanted.get(name)
                         });

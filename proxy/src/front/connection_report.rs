@@ -57,6 +57,8 @@ struct ConnectionReport {
     /// How the keeper hears that its host was told.
     sender: Arc<FrameSender>,
     differing: Vec<String>,
+    /// By which name `mcp-sessiond restart` finds the server.
+    server: Option<String>,
 }
 
 impl ConnectionReport {
@@ -85,6 +87,7 @@ impl ConnectionReport {
             attached,
             sender: attachment.sender.clone(),
             differing: std::mem::take(&mut attachment.differing),
+            server: attachment.server.take(),
         }
     }
 
@@ -98,6 +101,7 @@ impl ConnectionReport {
             attached,
             sender,
             differing,
+            server,
         } = self;
         let has_told = match (again, loss) {
             // This front has seen it.
@@ -117,10 +121,13 @@ impl ConnectionReport {
         } else if let Some(loss) = session_loss {
             let why = loss.sentence();
             to.print(&format_args!("this server begins afresh: {why}"));
+        } else if let Some(why) = attached.fresh {
+            to.print(&format_args!("this is a fresh server: {why}"));
         } else if attached.resumed && !is_told {
+            let age = duration(attached.age_ms);
+            let server = server.as_deref().map_or_else(String::new, as_word);
             to.print(&format_args!(
-                "resumed the server that has been running for {}; `mcp-sessiond restart` gives a fresh one",
-                duration(attached.age_ms)
+                "resumed the server that has been running for {age}; `mcp-sessiond restart{server}` gives a fresh one"
             ));
         }
         if let Some(names) = listed(&differing) {
@@ -138,6 +145,15 @@ impl ConnectionReport {
                 "{lost} messages were on their way when the previous connection ended, and may not have arrived"
             )),
         }
+    }
+}
+
+/// A name as a word of a command line, with a space before it.
+fn as_word(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_#".contains(c);
+    match !name.is_empty() && name.chars().all(is_plain) && !name.starts_with('-') {
+        true => format!(" {name}"),
+        false => format!(" '{}'", name.replace('\'', r"'\''")),
     }
 }
 

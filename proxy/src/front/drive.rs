@@ -263,7 +263,7 @@ impl Driver {
         let why = loop {
             let hello = Hello {
                 first: Some(line.clone()),
-                initialize: None,
+                ..Hello::default()
             };
             let (again, connected) = tokio::select! {
                 attempted = attempt(connector, hello) => attempted.ok()?,
@@ -568,6 +568,7 @@ impl Driver {
         let hello = Hello {
             first: None,
             initialize: self.link.initialized().and_then(as_json),
+            has_failed_call: self.link.has_failed_call(),
         };
         self.attempt = Some(attempt(connector, hello));
     }

@@ -73,6 +73,12 @@ impl CurrentKeeper {
         *self.0.locked() = keeper;
     }
 
+    /// Tells the keeper to end its server, and itself.
+    pub(crate) fn end(&self) {
+        let keeper = self.0.locked().clone();
+        keeper.iter().for_each(|keeper| keeper.end());
+    }
+
     /// Tells the keeper that this front is about to leave. Waits so long for the end of a line that
     /// is on its way.
     fn leave_within(&self, patience: Duration) {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mcp_sessiond_process::ProcessId;
@@ -17,6 +18,10 @@ use crate::stderr::not_read;
 /// Bytes of the backend's standard error that may wait for a front. What comes while more wait is
 /// dropped.
 const STDERR_MAX: usize = 256 * 1024;
+
+/// A front that has not said for so long that it has passed on what it was handed can't pass it on.
+/// Others say so within 5 ms.
+const STUCK: Duration = Duration::from_secs(1);
 
 /// The front that has the backend, at the other end of its keeper's socket.
 #[derive(Debug)]
@@ -41,6 +46,8 @@ pub struct FrontConnection {
     stderr_skipped: u64,
     handed_out: u64,
     confirmed: u64,
+    /// Since when it has said nothing of messages that it was handed.
+    unconfirmed_since: Option<Instant>,
     /// How it is about to leave: 0, or the number of the signal that ends it; and since when, in ms
     /// of the clock that start times are read from, or 0.
     leaves: Option<(u64, u64)>,
@@ -65,6 +72,7 @@ impl FrontConnection {
             stderr_skipped: 0,
             handed_out: 0,
             confirmed: 0,
+            unconfirmed_since: None,
             leaves: None,
             has_closed: false,
             heard: 0,
@@ -74,6 +82,7 @@ impl FrontConnection {
     /// Will write this message next, under the next number.
     pub fn hand_out(&mut self, line: Bytes) {
         self.handed_out += 1;
+        self.unconfirmed_since.get_or_insert_with(Instant::now);
         self.pending.put(Kind::Line, self.handed_out, line);
     }
 
@@ -110,7 +119,11 @@ impl FrontConnection {
     pub fn note(&mut self, said: &Frame) -> bool {
         let number = said.number;
         match said.kind {
-            Kind::Confirm => self.confirmed = number.clamp(self.confirmed, self.handed_out),
+            Kind::Confirm => {
+                self.confirmed = number.clamp(self.confirmed, self.handed_out);
+                let has_more = self.confirmed < self.handed_out;
+                self.unconfirmed_since = has_more.then(Instant::now);
+            }
             Kind::Heard => self.heard = self.heard.max(number),
             Kind::Leave => {
                 let since = said.bytes().try_into().map_or(0, u64::from_be_bytes);
@@ -146,9 +159,15 @@ impl FrontConnection {
         self.leaves.and_then(|(signal, _)| signal_of(signal))
     }
 
-    /// Messages that it was handed and has not passed on, as far as is known.
-    pub fn unconfirmed(&self) -> u64 {
-        self.handed_out - self.confirmed
+    /// Messages that it was handed and may not have passed on, now that it is gone. It passes on at once
+    /// what it has read, and says so a little later. So it has failed to pass something on only where
+    /// it had not read everything, or could pass nothing on for long.
+    pub fn unpassed(&self) -> u64 {
+        let is_stuck = |since: Instant| since.elapsed() >= STUCK;
+        match self.reader.is_reset() || self.unconfirmed_since.is_some_and(is_stuck) {
+            true => self.handed_out - self.confirmed,
+            false => 0,
+        }
     }
 
     /// How many ends of backends it has told its host.
@@ -227,6 +246,26 @@ mod tests {
         }
     }
 
+    /// It passes on what it has read, and is killed before it can say so.
+    #[tokio::test]
+    #[cfg(target_os = "linux")]
+    async fn what_a_front_has_read_has_arrived_and_what_it_has_not_may_be_lost() {
+        for (has_read, lost) in [(true, 0), (false, 2)] {
+            let (mut front, theirs) = front();
+            front.hand_out(Bytes::from_static(b"{}"));
+            front.hand_out(Bytes::from_static(b"[]"));
+            front.pending.write_at_once(&front.writer);
+            if has_read {
+                let mut read = [0; 64];
+                theirs.readable().await.expect("it is there");
+                theirs.try_read(&mut read).expect("it is there");
+            }
+            drop(theirs);
+            front.note_rest();
+            assert_eq!(front.unpassed(), lost, "{has_read}");
+        }
+    }
+
     #[tokio::test]
     async fn a_front_confirms_no_more_than_it_was_handed() {
         let (mut front, theirs) = front();
@@ -243,7 +282,7 @@ mod tests {
         }
         drop(theirs);
         front.note_rest();
-        assert_eq!((front.unconfirmed(), front.ends_told()), (0, 2));
+        assert_eq!((front.unpassed(), front.ends_told()), (0, 2));
         assert_eq!(front.leaves_since(), Some(7));
         assert_eq!(front.ending_signal(), Some(Signal::SIGTERM));
     }

@@ -149,6 +149,11 @@ enum End {
     /// With its front, which has left for good. Until the backend is gone, lines are carried, and the
     /// front waits.
     FrontLeft,
+    /// The session of a service has ended.
+    SessionEnded,
+    /// The front that has the backend wants it no longer: its entry was removed or edited, or it can't
+    /// be initialised.
+    Dropped,
     /// With the session's host.
     HostGone,
     /// No front was attached for the linger time.
@@ -158,9 +163,19 @@ enum End {
 }
 
 impl End {
+    /// Whether somebody wants the end: a front that is attached hears so, and gets the answers that
+    /// come in time.
+    fn is_asked(self) -> bool {
+        matches!(self, Self::Signal | Self::SessionEnded)
+    }
+
     fn sentence(self) -> &'static str {
         match self {
-            Self::Signal => "its keeper was asked to by a signal",
+            Self::Signal => "somebody has sent SIGTERM to its keeper",
+            Self::SessionEnded => "its session has ended",
+            Self::Dropped => {
+                "its wrapper has ended it, since its entry was removed or edited, or since it could not be initialised"
+            }
             Self::FrontLeft => "its host has closed it",
             Self::HostGone => "its host is gone",
             Self::Lingered => "no host has come back for it in time",
@@ -367,7 +382,7 @@ impl Keeper {
             }
             // Wait for the answers that come in time.
             if let Some(why) = self.ending
-                && (why != End::Signal || self.relay.is_drained(self.now()))
+                && (!why.is_asked() || self.relay.is_drained(self.now()))
                 && why != End::FrontLeft
             {
                 break why;
@@ -567,6 +582,10 @@ impl Keeper {
             Event::Incoming(incoming) => self.handle_incoming(incoming).await,
             Event::FrontGone => self.detach(),
             Event::FromFront(said) if self.continues() => return self.handle_continuing(said),
+            // A front that has not said that it leaves does not want this backend any more.
+            Event::FromFront(said) if said.kind == Kind::End && !self.is_left() => {
+                return Some(End::Dropped);
+            }
             Event::FromFront(said) => self.handle_frame(said),
             Event::FromClient(event) => self.handle_client(event),
             Event::FromBackend(Line::Whole(line)) => self.relay.from_backend(line, now),

@@ -35,6 +35,12 @@ const EVENTS: usize = 64;
 /// Bytes that may wait for the backend. More keep all clients waiting.
 const BACKLOG: usize = 4 * 1024 * 1024;
 
+/// What hosts read of a restart by hand that are there.
+const RESTARTS: &str =
+    "mcp-sessiond: the server is restarted by `mcp-sessiond restart`; a fresh server is started\n";
+/// What the others are told of it when they come.
+const RESTARTED: &str = "the previous one was restarted by `mcp-sessiond restart`";
+
 /// A front that asks for a place.
 #[derive(Debug)]
 pub struct NewClient {
@@ -46,6 +52,14 @@ pub struct NewClient {
     pub reader: Frames,
     /// What it is told goes here.
     pub writer: SocketWriter,
+}
+
+/// Why there is no former backend any more.
+pub(super) enum Former {
+    /// It was lost: why, and by which number the daemon has that on record.
+    Lost(String, Option<LossId>),
+    /// Somebody has ended it on purpose.
+    Ended(String),
 }
 
 struct Client {
@@ -74,13 +88,14 @@ pub(super) struct Sharing {
 }
 
 impl Sharing {
-    /// Nobody has come yet. `former_loss`: why there is no former backend any more, and by which number
-    /// the daemon has that on record.
-    pub(super) fn new(former_loss: Option<(String, Option<LossId>)>) -> Self {
+    /// Nobody has come yet.
+    pub(super) fn new(former: Option<Former>) -> Self {
         let (sender, events) = mpsc::channel(EVENTS);
-        let mut losses = Losses::default();
-        if let Some((why, record)) = former_loss {
-            losses.note(why, record, Instant::now());
+        let (mut losses, now) = (Losses::default(), Instant::now());
+        match former {
+            Some(Former::Lost(why, record)) => losses.note(why, record, now),
+            Some(Former::Ended(why)) => losses.note_renewal(why, now, []),
+            None => {}
         }
         Self {
             multiplexer: Multiplexer::default(),
@@ -236,6 +251,18 @@ impl Sharing {
         }
     }
 
+    /// Somebody wants a fresh backend: hosts that are there see that in the server's log, and each other
+    /// one is told when it comes.
+    pub(super) fn note_restart(&mut self) {
+        let there = self.clients.values().filter(|client| client.sent.is_some());
+        for client in there.clone() {
+            let _ = client.writer.put(Kind::Stderr, RESTARTS.into());
+        }
+        let hosts: Vec<Host> = there.map(|client| client.host).collect();
+        self.losses
+            .note_renewal(RESTARTED.to_owned(), Instant::now(), hosts);
+    }
+
     /// Hangs up once every client has read what it was sent. `on_purpose`: they hear that the
     /// backend was stopped, so that none starts it again before it needs it.
     pub(super) fn end(self, on_purpose: bool) -> impl Future<Output = ()> {
@@ -256,10 +283,12 @@ impl Sharing {
             return;
         };
         let ended = self.losses.untold(client.host, Instant::now());
+        let fresh = self.losses.renewal(client.host, Instant::now());
         let count = self.losses.count();
         (client.told, client.sent) = (count - ended.len(), Some(count));
         client.writer.reply(&KeeperReply::Attached(Attached {
             ended,
+            fresh,
             ..Attached::default()
         }));
     }

@@ -132,6 +132,8 @@ pub struct Hello {
     pub first: Option<Bytes>,
     /// Its `initialize`, where that was answered by a server that is lost.
     pub initialize: Option<Json>,
+    /// A call of its that was open has failed with that server.
+    pub has_failed_call: bool,
 }
 
 /// What was reached.
@@ -161,6 +163,8 @@ pub struct Attachment {
     /// Variables that the server was started with in another way than this front, where the user
     /// has named it.
     pub differing: Vec<String>,
+    /// By which name people find the server, where it is this front's own.
+    pub server: Option<String>,
     /// What has happened if this front was connected before.
     pub again: &'static str,
     /// What the host's user should know of the way that was taken, once.

@@ -81,6 +81,8 @@ pub struct KeeperConnector {
     told: Option<(Loss, Option<LossId>)>,
     /// Where losses are told.
     tell: Tell,
+    /// A call of the host's has failed with the former server.
+    has_failed_call: bool,
     /// The keeper has refused this front, since the former one has closed: whether the server had
     /// been used. The session has yet to be given up.
     closed: Option<bool>,
@@ -143,6 +145,7 @@ impl KeeperConnector {
             unattached: None,
             told: None,
             tell,
+            has_failed_call: false,
             closed: None,
             refusing: None,
             holds: false,
@@ -602,6 +605,7 @@ impl KeeperConnector {
             continues: false,
             refuses_after_loss: self.tell == Tell::Error,
             lost: self.told_loss(),
+            lost_is_told: self.has_failed_call,
         };
         let server = self.display_name();
         let silence = match &mut self.silence {
@@ -640,6 +644,10 @@ impl KeeperConnector {
                 keeper,
                 server,
                 session: self.session(),
+            }),
+            server: Some(match &self.backend {
+                Some(member) => member.in_list().to_owned(),
+                None => self.program.display_name(),
             }),
             again: KEEPER_REPLACED,
             notice: None,
@@ -721,6 +729,7 @@ impl Connector for KeeperConnector {
     ) -> BoxFuture<'a, Result<Connected, NoBackend>> {
         Box::pin(async move {
             let initialize = hello.initialize.as_ref();
+            self.has_failed_call = hello.has_failed_call;
             match self.claim_and_attach(initialize, until).await {
                 Err(
                     NoBackend::NoSession(None, why)

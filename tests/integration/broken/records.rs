@@ -228,6 +228,7 @@ fn leases_of_the_former_daemon_are_stale_once_a_keeper_was_asked_whose_it_is() {
         service: None,
         continues: false,
         refuses_after_loss: false,
+        lost_is_told: false,
         lost: None,
     };
     let refused = asked(&KeeperRequest::Attach(attach));

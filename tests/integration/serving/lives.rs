@@ -114,6 +114,7 @@ fn only_the_leaseholder_attaches() {
             service,
             continues,
             refuses_after_loss: false,
+            lost_is_told: false,
             lost: None,
         };
         match dial(backend.socket(), &KeeperRequest::Attach(attach)) {

@@ -184,6 +184,23 @@ fn what_was_under_way_to_a_killed_front_is_counted() {
     );
 }
 
+/// The host has read the answer, and kills the front before that could say that it has passed it on.
+#[test]
+fn nor_does_an_answer_that_a_host_has_read_before_it_kills_the_front() {
+    let (world, _daemon, raw, mut client, _backend) = raw_backend();
+    for round in 0..40 {
+        let flood = client.request("flood", json!({"lines": 3, "bytes": 10}));
+        client.answer(flood);
+        client.pipe.kill();
+        client = connect(&world, &raw.command);
+        let errors = client.pipe.errors.wait("resumed the server");
+        client.ping();
+        let errors = errors + &client.pipe.errors.text();
+        assert!(!errors.contains("on its way"), "{round}: {errors}");
+        assert!(!errors.contains("on their way"), "{round}: {errors}");
+    }
+}
+
 /// The host closes at once after it has got everything: no message was on its way, and none counts
 /// as lost.
 #[test]

@@ -392,3 +392,58 @@ fn a_host_hears_that_the_records_were_lost() {
     let said = client.pipe.errors.text();
     assert!(!said.contains("records"), "{said}");
 }
+
+/// The daemon that has found that ends before the host comes back.
+#[test]
+fn so_it_does_from_the_daemon_after_the_one_that_has_found_it() {
+    let world = keeping("");
+    let mut daemon = world.daemon();
+    let command = wrapped(&world, &tiny(&world));
+    let mut client = Client::connected(world.front(&command));
+    assert_eq!(client.count(), 1);
+    let backend = world.backend();
+    client.pipe.kill();
+    daemon.kill();
+    signal(backend.keeper, Signal::SIGKILL);
+    gone(backend.keeper);
+    world.lose_records();
+    daemon.start_again();
+    daemon.kill();
+    daemon.start_again();
+    for (count, is_told) in [(1, true), (2, false)] {
+        let mut client = Client::connected(world.front(&command));
+        assert_eq!(client.count(), count);
+        let lost = "the records of an earlier daemon were lost";
+        if is_told {
+            client.pipe.errors.wait(lost);
+        } else {
+            client.pipe.errors.wait("resumed the server");
+        }
+        client.pipe.kill();
+    }
+}
+
+/// A database is sound without its log, and says nothing of the server, whose keeper knows better.
+#[test]
+fn so_it_does_where_only_the_log_of_the_database_was_deleted() {
+    let world = keeping("");
+    let mut daemon = world.daemon();
+    let command = wrapped(&world, &tiny(&world));
+    let mut client = Client::connected(world.front(&command));
+    assert_eq!(client.count(), 1);
+    world.backend().cut_off(&mut client.pipe);
+    daemon.kill();
+    for file in ["sessions.db-wal", "sessions.db-shm"] {
+        let _ = std::fs::remove_file(world.directory().join(file));
+    }
+    daemon.start_again();
+    daemon
+        .log()
+        .wait("it does not have a keeper that was on record");
+    let mut client = Client::connected(world.front(&command));
+    client
+        .pipe
+        .errors
+        .wait("the records of an earlier daemon were lost");
+    assert_eq!(client.count(), 1);
+}

@@ -56,7 +56,10 @@ fn a_message_of_16_mib_arrives_and_one_byte_more_is_refused() {
         "{pad}"
     );
     let pad = client.request("pad", json!({"bytes": RELAYED_MAX + 1}));
-    assert_too_large(&client.answer(pad));
+    let answer = client.answer(pad);
+    assert_too_large(&answer);
+    // It was carried out.
+    assert_eq!(answer["error"]["data"]["outcome"], "not_kept", "{answer}");
 
     // It goes on with the same server.
     client.ping();

@@ -68,6 +68,8 @@ pub(super) struct Book {
     order: u64,
     now: Millis,
     waiting: Vec<Claim>,
+    /// Why claims that are not answered have ended servers.
+    ended: BTreeMap<Ticket, Loss>,
     words: BTreeMap<ProcessId, Option<Loss>>,
     /// Keepers of sessions that ended by a rule, which have not said whether they were used.
     unsaid: BTreeMap<ProcessId, (ProcessId, Key, Loss)>,
@@ -152,6 +154,7 @@ impl Book {
             order: order.unwrap_or(0),
             now,
             waiting: Vec::new(),
+            ended: BTreeMap::new(),
             words: BTreeMap::new(),
             unsaid: BTreeMap::new(),
             tokens: with_token.collect(),
@@ -245,14 +248,20 @@ impl Book {
                 self.apply(claim, entry, outcome, edited);
                 self.reconsider(claim.host, key);
             }
-            None if self.now < claim.deadline => self.waiting.push(claim.clone()),
-            None => self.give_up(claim),
+            None if self.now < claim.deadline => {
+                self.waiting.push(claim.clone());
+                self.ended.extend(edited.map(|loss| (claim.ticket, loss)));
+            }
+            None => {
+                self.ended.extend(edited.map(|loss| (claim.ticket, loss)));
+                self.give_up(claim);
+            }
         }
     }
 
     /// The host has gone on to another conversation, or has another program under the same entry.
     fn end_superseded(&mut self, claim: &Claim, key: Key) -> Option<Loss> {
-        let mut edited = None;
+        let mut told = None;
         let superseded = self.numbers(|entry| {
             entry.owner == claim.host
                 && entry.holder.is_none()
@@ -262,12 +271,18 @@ impl Book {
         });
         for number in superseded {
             let entry = self.entries.remove(&number).expect("it was found just now");
-            match self.superseded_by(&key, &claim.description, &entry) {
-                Some(Loss::Edited) => edited = Some(Loss::Edited),
-                loss => self.note(claim.host, entry.key, loss),
+            let loss = self.superseded_by(&key, &claim.description, &entry);
+            if self.has_shown_use(&entry) == Some(false) {
+                continue;
+            }
+            if loss == Some(Loss::Conversation) {
+                self.note(claim.host, entry.key, loss);
+            }
+            if told != Some(Loss::Edited) {
+                told = loss;
             }
         }
-        edited
+        told
     }
 
     pub(super) fn passed(&mut self) {

@@ -87,6 +87,46 @@ fn who_was_told_of_a_loss_was_not_told_of_the_next_one() {
     assert!(confirming(&mut bench, 1).lost[0].id > second.lost[0].id);
 }
 
+/// Each server of an older host is told once, by whichever daemon; and no younger host.
+#[test]
+fn that_records_were_lost_is_told_by_the_next_daemon_too() {
+    let mut bench = Bench::new();
+    let since = StartTime(HOST.start.0 + 1);
+    bench.registry.records_lost(since);
+    let mut bench = bench.restart();
+    assert_eq!(bench.claim(1).because, Some(Loss::Records));
+    bench.exit(&[1]);
+    let mut bench = bench.restart();
+    let other = Claim {
+        key: Some(key(7)),
+        ..bench.claim_of(HOST, 2)
+    };
+    assert_eq!(granted(bench.tell(other)).because, Some(Loss::Records));
+    // It has a session again, so there is nothing to be told; nor when that has ended.
+    let again = bench.claim(3);
+    assert_eq!((again.outcome, again.because), (Outcome::Resumed, None));
+    bench.registry.end(&again.session);
+    assert_eq!(bench.claim(4).because, None);
+    let younger = ProcessId {
+        start: since,
+        ..process(90)
+    };
+    let younger = bench.claim_of(younger, 5);
+    assert_eq!(granted(bench.tell(younger)).because, None);
+}
+
+/// It stays on record until the claimer has said that it was told.
+#[test]
+fn so_it_is_until_somebody_has_said_so() {
+    let mut bench = Bench::new();
+    bench.registry.records_lost(StartTime(HOST.start.0 + 1));
+    for pid in 1..4 {
+        let next = confirming(&mut bench, pid);
+        assert_eq!(next.because, Some(Loss::Records), "{pid}");
+        bench.exit(&[pid]);
+    }
+}
+
 /// A daemon that is killed between the two would find neither the keeper nor what was lost.
 #[test]
 fn a_loss_is_on_record_before_the_keeper_is_off_it() {

@@ -206,6 +206,70 @@ fn a_conversation_that_the_host_has_left_takes_its_servers_along() {
     assert_eq!(granted(bench.tell(claim)).because, Some(Loss::Conversation));
 }
 
+/// `/clear`, and the host reconnects: it finds a fresh server.
+#[test]
+fn a_claim_that_ends_a_server_of_another_conversation_is_told_so_if_that_was_used() {
+    let of = |id: u8| Key {
+        conversation: Conversation::Of([id; 32]),
+        ..KEY
+    };
+    for used in [true, false] {
+        let mut bench = Bench::new();
+        let first = bench.kept(1, 50, of(1));
+        bench.left(&first, 50, false, used);
+        bench.exit(&[1]);
+        let claim = Claim {
+            key: Some(of(2)),
+            ..bench.claim_of(HOST, 2)
+        };
+        let traits = Traits::unknown("server".into(), KeyDoubt::Executable);
+        let claimant = Claimant::new(claim.host, traits);
+        bench.registry.introduce(claim.process, claimant);
+        bench.registry.claim(claim, bench.now);
+        let effects = bench.registry.take_effects();
+        let ended = effects.iter().find_map(|effect| match effect {
+            Effect::Unreachable {
+                session,
+                host,
+                loss,
+                ..
+            } => Some((session.clone(), *host, *loss)),
+            _ => None,
+        });
+        let why = used.then_some(Loss::Conversation);
+        assert_eq!(ended, Some((first.session.clone(), HOST.pid, why)));
+        let told = effects.into_iter().find_map(|effect| match effect {
+            Effect::Answer(_, lease) => Some(lease.expect("a lease").because),
+            _ => None,
+        });
+        assert_eq!((told, bench.has(&first)), (Some(why), false), "{used}");
+    }
+}
+
+/// The daemon hears nothing of the end of a keeper, but finds what that has left behind.
+#[test]
+fn what_a_keeper_has_left_behind_counts_unless_it_has_told_more() {
+    for (left, expected) in [(Some(Loss::Stopped), Some(Loss::Stopped)), (None, None)] {
+        let mut bench = Bench::new();
+        bench.kept(1, 50, KEY);
+        bench.registry.note_end(process(50), left);
+        bench.exit(&[50]);
+        bench.exit(&[1]);
+        assert_eq!(bench.claim(2).because, expected);
+    }
+    let mut bench = Bench::new();
+    let lease = bench.kept(1, 50, KEY);
+    let lingered = Some(Loss::Lingered);
+    bench
+        .registry
+        .backend_ending(&lease.session, KeeperName(50), process(50), lingered)
+        .expect("its keeper");
+    bench.registry.note_end(process(50), Some(Loss::Stopped));
+    bench.exit(&[50]);
+    bench.exit(&[1]);
+    assert_eq!(bench.claim(2).because, lingered);
+}
+
 #[test]
 fn a_host_that_has_two_conversations_at_once_leaves_none_for_another() {
     let of = |id: u8| Key {

@@ -276,9 +276,11 @@ async fn a_call_whose_answer_can_not_be_read_has_failed() {
         };
         let (answer, ()) = tokio::join!(made.calls(9, "x"), answered);
         let error = answer.expect_err(odd);
+        let data = error.data.as_ref().map(|data| data.get());
+        let why = "the server has answered this call, and its answer can't be read as JSON";
         assert_eq!(
-            (error.code, &*error.message),
-            (-32000, "the server's answer can't be read as JSON-RPC")
+            (error.code, &*error.message, data),
+            (-32000, why, Some(r#"{"outcome":"not_kept"}"#))
         );
     }
     // It waits for an answer, too.

@@ -3,6 +3,7 @@
 //! front has a number, and is kept until the front confirms it; the next front gets every
 //! unconfirmed line again.
 
+use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -148,10 +149,13 @@ impl Relay {
         // A fresh one, for whoever is the first to use it; and one that has ended, or was started
         // again since, has nothing that could go on. Who had it was told why.
         let goes_on = matches!(self.life, Life::Running { .. }) && !self.handshake.revive;
-        let is_begun = goes_on && self.is_begun();
+        // Nor had anybody the one that was started while nobody was there.
+        let is_begun = goes_on && self.is_begun() && self.losses.seen;
+        self.losses.seen = true;
         let replaced = why.clone();
         if let Some(why) = why {
             self.replace_wanted(why, FirstRequest::OfHost, now);
+            self.losses.renewed = None;
         }
         self.front = Some(AttachedFront {
             ready: !resumed || initialize.is_some(),
@@ -165,6 +169,7 @@ impl Relay {
             called: initialize.is_some(),
             unparsed: 0,
         });
+        self.losses.forget_unread();
         let waiting = self.to_front.entries.len();
         let lost_messages = core::mem::take(&mut self.counts.unreported);
         if let Some(initialize) = initialize {
@@ -175,6 +180,7 @@ impl Relay {
             waiting,
             lost: lost_messages,
             ended: self.losses.untold(),
+            fresh: self.losses.renewed.map(ToOwned::to_owned),
             ..Attached::default()
         }
     }
@@ -186,6 +192,9 @@ impl Relay {
             return;
         };
         self.note_close(orderly, front.tried, now);
+        if front.tried {
+            self.losses.renewed = None;
+        }
         self.era_left(front.has_probed, front.tried);
         if let Some(why) = front.replaced.filter(|_| !front.tried) {
             // Whoever only probes does not read why it was replaced.

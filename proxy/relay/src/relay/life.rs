@@ -11,7 +11,7 @@ use core::cell::OnceCell;
 
 use bytes::Bytes;
 use mcp_sessiond_jsonrpc::answers;
-use mcp_sessiond_jsonrpc::message::{Kind, Line};
+use mcp_sessiond_jsonrpc::message::{Kind, Line, Message};
 
 use super::losses::{Before, Noted};
 use super::queue::{ToBackend, ToFront};
@@ -34,6 +34,9 @@ const START_WAIT_MAX_MS: u64 = 2_000;
 
 /// Why a call is refused when the backend is taken down for good.
 const STOPPED: &str = "the server was stopped; this call was not sent";
+
+/// Why there is a fresh backend after a restart by hand, which the next front tells.
+const RESTARTED: &str = "the previous one was restarted by `mcp-sessiond restart`";
 
 /// So many backends in a row get an `initialize` before its host gets an error.
 const INITIALIZE_TRIES: u32 = 3;
@@ -106,6 +109,7 @@ impl Relay {
             self.counts.restarts += 1;
         }
         self.incarnation += 1;
+        self.losses.seen = self.front.is_some();
         self.life = Life::Running { since: now };
         self.revive(now);
     }
@@ -427,6 +431,18 @@ impl Relay {
         }
     }
 
+    /// A tool call has its result. Unless that says that the tool has failed, nobody has to repair the
+    /// server by coming back, and the closes so far do not count.
+    pub(super) fn note_answered_call(&mut self, answer: &Message<'_>) {
+        if self.closes.times.is_empty() {
+            return;
+        }
+        let is_error = answer.result().and_then(|result| result.member("isError"));
+        if is_error.and_then(|is_error| is_error.read()) != Some(true) {
+            self.closes.times.clear();
+        }
+    }
+
     /// Why a front that attaches now begins with a fresh backend, if it does. `changed` is what has
     /// changed of the program since the backend was started.
     pub(super) fn reason_to_replace(
@@ -642,6 +658,9 @@ impl Relay {
             return;
         }
         self.last_error = Some("it was restarted by hand".to_owned());
+        if self.front.is_none() && self.losses.is_used() {
+            self.losses.renewed = Some(RESTARTED);
+        }
         let why = "the server is restarted by `mcp-sessiond restart`";
         let before = self.note(Before::Wanted(why.to_owned()));
         let again = self.end_initialize(None);

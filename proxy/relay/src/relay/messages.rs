@@ -15,6 +15,7 @@ use mcp_sessiond_jsonrpc::message::{Kind, LISTEN, Line, Message, Part};
 
 use super::era::PROBE;
 use super::life::Life;
+use super::losses::CALL;
 use super::queue::{Requires, ToBackend, ToFront};
 use super::{Ask, Call, Purpose, Relay, count};
 use crate::Millis;
@@ -70,8 +71,8 @@ impl Relay {
     }
 
     fn front_message(&mut self, message: &Message<'_>, now: Millis) -> Verdict<ToBackend> {
-        let refused = self.refused_after_loss(&message.kind);
-        if refused.is_none() && is_use(&message.kind) {
+        let is_refused = self.is_refused_after_loss(&message.kind, now);
+        if !is_refused && is_use(&message.kind) {
             self.note_use();
         }
         if let Some(front) = &mut self.front {
@@ -82,11 +83,10 @@ impl Relay {
                 Kind::Request { method, .. } if !only_asks(method) && method != "initialize"
             );
         }
-        if let (Some(why), Kind::Request { id, .. }) = (refused, &message.kind) {
+        if is_refused {
             if let Some(front) = &mut self.front {
                 front.ready = true;
             }
-            self.tell_front(answers::not_sent(id, &why));
             return None;
         }
         match &message.kind {
@@ -180,6 +180,9 @@ impl Relay {
 
     fn host_cancels(&mut self, message: &Message<'_>, now: Millis) -> Verdict<ToBackend> {
         let connection = self.connections;
+        if let Some(id) = message.cancelled() {
+            self.losses.cancel_refused(id);
+        }
         let found = message.cancelled().and_then(|id| {
             let mut calls = self.calls.open.iter_mut().rev();
             let (number, call) = calls.find(|(_, call)| {
@@ -419,6 +422,9 @@ impl Relay {
         match call.kind.purpose {
             Purpose::Plain if &*call.method == "ping" => self.on_pong(),
             Purpose::Plain => {
+                if !failed && &*call.method == CALL {
+                    self.note_answered_call(message);
+                }
                 let asked = number(id).unwrap_or_default();
                 self.era_answers(asked, &call.method, message, failed, call.asker);
             }
@@ -541,7 +547,10 @@ impl Relay {
                 .is_some_and(|call| call.kind.sent)
         }) {
             // It is treated like an error that the backend itself has sent.
-            self.receive(&answers::failed(id, answers::UNREADABLE_SERVER_ANSWER), now);
+            self.receive(
+                &answers::not_kept(id, answers::UNREADABLE_SERVER_ANSWER),
+                now,
+            );
         }
     }
 
@@ -570,7 +579,10 @@ impl Relay {
                 .is_some_and(|call| call.kind.sent)
         }) {
             // It goes the way that an error of the backend's own would go.
-            self.receive(&answers::failed(&id, answers::OVERSIZED_SERVER_ANSWER), now);
+            self.receive(
+                &answers::not_kept(&id, answers::OVERSIZED_SERVER_ANSWER),
+                now,
+            );
         }
     }
 }

@@ -17,6 +17,7 @@ use super::{Launch, Server};
 use crate::front::client::Client;
 use crate::front::connection_report::{ToldByClaim, reports};
 use crate::front::drive::{self, Driver, Start};
+use crate::front::leave::CurrentKeeper;
 use crate::front::pending_leaves::{PendingLeave, PendingLeaves};
 use crate::front_settings::FrontSettings;
 use crate::id_prefix::with_id_prefix;
@@ -148,8 +149,16 @@ impl Backend {
         }
     }
 
-    /// What carries lines to the server, and the pipe to that.
-    fn driver(&self, end: End) -> (Driver, Pipe) {
+    /// What carries lines to the server, and the pipe to that. `session` ends the server.
+    fn driver(&self, session: SessionCalls) -> (Driver, Pipe) {
+        // The keeper hears of its end from this front, too: the daemon may be slow, and this front may
+        // be killed. One that is shared takes it for the end of the connection.
+        let current = CurrentKeeper::default();
+        let keeper = current.clone();
+        let end = End::new(move || {
+            keeper.end();
+            Box::pin(session.stop())
+        });
         let (to, wanted) = mpsc::channel(WAITING);
         let (said, from) = mpsc::channel(WAITING);
         let is_first = |single: &Single| !single.was_opened.swap(true, Ordering::SeqCst);
@@ -176,7 +185,8 @@ impl Backend {
         };
         let driver = Driver::new(client, policy, self.stderr())
             .reporting(reports(self.stderr(), Some(told)))
-            .leaving(leaving.clone(), pending_leaves.clone());
+            .leaving(leaving.clone(), pending_leaves.clone())
+            .showing(current);
         (driver, Pipe { to, from, end })
     }
 
@@ -202,7 +212,7 @@ impl Backend {
     /// A shared server, or one of this host's own in its place: that depends on the first line.
     fn open_shared(&self, shared: Shared, own: KeeperConnector) -> Pipe {
         let session = own.session();
-        let (driver, pipe) = self.driver(End::new(|| Box::pin(session.stop())));
+        let (driver, pipe) = self.driver(session);
         let launch = self.server.launch.clone();
         let looking = Looking::new(move || match launch() {
             Ok(Launch::Shared(shared)) => Ok(shared),
@@ -222,7 +232,7 @@ impl Backend {
             .map_err(|_| not_started())?
             .map_err(|why| self.not_opened(why))?;
         let (connector, connected, pending_leave) = opened.parts.take().ok_or_else(not_started)?;
-        let (driver, pipe) = self.driver(End::new(|| Box::pin(session.stop())));
+        let (driver, pipe) = self.driver(session);
         let start = Start::Connected(connected, Some(pending_leave));
         tokio::spawn(driver.run(Some(connector), start));
         Ok(pipe)

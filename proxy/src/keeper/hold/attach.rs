@@ -12,7 +12,7 @@ use mcp_sessiond_proto::backends::{
 use mcp_sessiond_proto::{Epoch, Error, Resume};
 use tokio::time::{Instant, timeout};
 
-use super::{Keeper, LAST_LINES_WAIT, SETTLED};
+use super::{End, Keeper, LAST_LINES_WAIT, SETTLED};
 use crate::frames::Frames;
 use crate::keeper::front_connection::FrontConnection;
 use crate::keeper::program_change::ProgramFile;
@@ -221,7 +221,7 @@ impl Keeper {
         let attached = self.relay.attach(initialize, changed.as_deref(), now);
         self.relay.refuse_after_loss(attach.refuses_after_loss);
         if let Some(why) = attach.lost {
-            self.relay.note_former_loss(why);
+            self.relay.note_former_loss(why, attach.lost_is_told);
         }
         let found = self.backend.as_ref().filter(|_| attached.resumed);
         let age = found.map_or(Duration::ZERO, |backend| backend.started.elapsed());
@@ -289,7 +289,7 @@ impl Keeper {
             return;
         }
         front.note_rest();
-        let unconfirmed = front.unconfirmed();
+        let unconfirmed = front.unpassed();
         self.relay.ends_told(front.ends_told());
         self.signal = front.ending_signal();
         // Where its `initialize` had no answer, no conversation has begun that could be closed.
@@ -297,7 +297,9 @@ impl Keeper {
         let orderly = self.closed.is_some();
         self.relay.detach(unconfirmed, orderly, self.now());
         self.since = Instant::now();
-        if self.left_told.is_none() || !self.ends_with_front_now() {
+        // The front of a list stays: it has other servers.
+        let is_dropped = self.ending == Some(End::Dropped);
+        if !is_dropped && (self.left_told.is_none() || !self.ends_with_front_now()) {
             self.tell_left(front.epoch);
         }
         self.report_counts();

@@ -74,7 +74,7 @@ impl Keeper {
                 let known = known.unwrap_or_default();
                 front.put(Kind::Calls, 0, format!("[{}]", known.join(",")));
             }
-            Kind::End => return Some(End::Signal),
+            Kind::End => return Some(End::SessionEnded),
             // The front breaks the protocol.
             _ => self.detach(),
         }

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use mcp_sessiond_client::{CallError, Connection};
+use mcp_sessiond_process::{PinnedProcess, note};
 use mcp_sessiond_proto::backends::frame::Kind;
 use mcp_sessiond_proto::backends::{EndingRequest, StartedRequest, ended_sentence};
+use mcp_sessiond_proto::end_note::EndNote;
 use mcp_sessiond_proto::facts::{LearnRequest, Learned};
-use mcp_sessiond_proto::{Error, Loss};
+use mcp_sessiond_proto::{Error, Loss, paths};
 use signal_hook_tokio::Signals;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -78,6 +80,9 @@ impl Keeper {
     /// and the running backend is gone.
     pub(super) fn restart_by_hand(&mut self) {
         let now = self.now();
+        if let Some(sharing) = self.sharing.as_mut().filter(|_| self.backend.is_some()) {
+            sharing.note_restart();
+        }
         self.relay.restart(now);
     }
 
@@ -169,13 +174,7 @@ impl Keeper {
     fn final_report(&self, why: End) -> impl Future<Output = ()> + Send + use<> {
         let (control, counts) = (self.control.clone(), self.counts_report());
         let (session, keeper) = (self.context.session.clone(), self.context.keeper);
-        let loss = match why {
-            End::Lingered if self.closed.is_some() => Some(Some(Loss::Abandoned)),
-            End::Lingered => Some(Some(Loss::Lingered)),
-            // Its host has ended it: nothing is lost.
-            End::FrontLeft => Some(None),
-            End::Signal | End::HostGone | End::SocketGone => None,
-        };
+        let loss = self.loss_of(why);
         async move {
             counts.await;
             let Some(why) = loss else { return };
@@ -191,6 +190,42 @@ impl Keeper {
             drop(told.await);
             control.hang_up();
         }
+    }
+
+    /// What becomes of the backend by this end, which may be no loss. None: its owner is gone, or it
+    /// can't be known.
+    fn loss_of(&self, why: End) -> Option<Option<Loss>> {
+        let loss = match why {
+            End::Lingered if self.closed.is_some() => Some(Loss::Abandoned),
+            End::Lingered => Some(Loss::Lingered),
+            End::Signal => Some(Loss::Stopped),
+            // Its host has ended it: nothing is lost.
+            End::FrontLeft => None,
+            End::Dropped => self.relay.is_used().then_some(Loss::Edited),
+            End::SessionEnded | End::HostGone | End::SocketGone => return None,
+        };
+        Some(loss)
+    }
+
+    /// Why it ends, for people. Whoever has it end has left that behind; else it is left now, for a
+    /// daemon that does not hear it.
+    fn note_end(&self, why: End) -> String {
+        let found = paths::directory().ok().zip(PinnedProcess::own().ok());
+        let Some((directory, own)) = found else {
+            return why.sentence().to_owned();
+        };
+        let path = EndNote::path(&directory, own.id().pid, own.id().start.0);
+        let left = note::read(&path).filter(|_| why == End::Signal);
+        if let Some(Ok(EndNote { why, .. })) = left.map(|left| serde_json::from_str(&left)) {
+            return why;
+        }
+        if let Some(because) = self.loss_of(why) {
+            let why = why.sentence().to_owned();
+            if let Ok(note) = serde_json::to_string(&EndNote { because, why }) {
+                let _ = note::leave(&path, &note);
+            }
+        }
+        why.sentence().to_owned()
     }
 
     /// Adds a line of our own to the backend's standard error.
@@ -245,9 +280,10 @@ impl Keeper {
         // At the same time as the rest: a daemon that does not answer must not delay the end of the
         // backend.
         let telling = tokio::spawn(timeout(LAST_LINES_WAIT, self.final_report(why)));
+        let sentence = self.note_end(why);
         // What its host has done is no news to it.
         if why != End::FrontLeft {
-            self.log_line(&format!("the server is stopped: {}", why.sentence()));
+            self.log_line(&format!("the server is stopped: {sentence}"));
         }
         self.relay.stopping("stopped", now);
         // The connection of a front of a service stays until the backend is gone, so that the front
@@ -258,7 +294,7 @@ impl Keeper {
         } else if self.sharing.is_some() {
             self.pass_on_shared();
             let sharing = self.sharing.take();
-            let ending = sharing.map(|sharing| sharing.end(why == End::Signal));
+            let ending = sharing.map(|sharing| sharing.end(why.is_asked()));
             let _ = timeout(LAST_LINES_WAIT, futures::future::OptionFuture::from(ending)).await;
         } else if let Some(front) = &mut self.front {
             let last_lines = async {
@@ -268,7 +304,7 @@ impl Keeper {
                     };
                     front.hand_out(line);
                 }
-                if why == End::Signal {
+                if why.is_asked() {
                     // No other one is started before it is needed.
                     front.put(Kind::Ending, 0, "");
                     let _ = front.write_lane().await;

@@ -31,6 +31,9 @@ pub(super) struct Losses {
     ends: VecDeque<End>,
     /// How many were forgotten.
     forgotten: usize,
+    /// How many backends somebody has ended on purpose, and why and when the last one.
+    renewals: u64,
+    renewed: Option<(String, Instant)>,
     told: BTreeMap<Host, Told>,
 }
 
@@ -42,6 +45,8 @@ struct Told {
     /// Whether it has had several fronts at once. What one was told, the others' readers don't know,
     /// so each front that comes is told.
     has_several: bool,
+    /// How many of the backends that were ended on purpose.
+    renewals: u64,
 }
 
 impl Losses {
@@ -61,6 +66,29 @@ impl Losses {
     /// A host has a front beside another one.
     pub(super) fn note_several(&mut self, host: Host) {
         self.told_of(host).has_several = true;
+    }
+
+    /// Somebody has ended a backend on purpose: `why`, in words that follow "this is a fresh server: ".
+    /// These hosts are there and see it.
+    pub(super) fn note_renewal(
+        &mut self,
+        why: String,
+        now: Instant,
+        there: impl IntoIterator<Item = Host>,
+    ) {
+        self.renewals += 1;
+        self.renewed = Some((why, now));
+        for host in there {
+            self.told_of(host).renewals = self.renewals;
+        }
+    }
+
+    /// What a host that comes is told of that, once.
+    pub(super) fn renewal(&mut self, host: Host, now: Instant) -> Option<String> {
+        let renewals = self.renewals;
+        let told = std::mem::replace(&mut self.told_of(host).renewals, renewals);
+        let (why, at) = self.renewed.as_ref().filter(|_| told < renewals)?;
+        (now.duration_since(*at) <= TOLD_WITHIN).then(|| why.clone())
     }
 
     fn told_of(&mut self, host: Host) -> &mut Told {
@@ -123,6 +151,18 @@ mod tests {
         losses.tell(7, 2);
         losses.note_several(7);
         assert_eq!(losses.untold(7, now), ["one", "two"], "each of its fronts");
+    }
+
+    #[test]
+    fn a_host_that_was_away_is_told_that_it_was_ended_on_purpose() {
+        let (mut losses, now) = (Losses::default(), Instant::now());
+        assert_eq!(losses.renewal(7, now), None);
+        losses.note_renewal("restarted".into(), now, [8]);
+        assert_eq!(losses.renewal(8, now), None, "it was there");
+        assert_eq!(losses.renewal(7, now).as_deref(), Some("restarted"));
+        assert_eq!(losses.renewal(7, now), None, "once");
+        let late = now + TOLD_WITHIN + Duration::from_secs(1);
+        assert_eq!(losses.renewal(9, late), None);
     }
 
     #[test]

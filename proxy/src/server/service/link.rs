@@ -446,6 +446,7 @@ impl Connection {
             service: Some(service),
             continues: true,
             refuses_after_loss: false,
+            lost_is_told: false,
             lost: None,
         };
         let request = KeeperRequest::Attach(attach);

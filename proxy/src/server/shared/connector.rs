@@ -373,6 +373,7 @@ async fn joined(
         loss: None,
         differing: Vec::new(),
         watch: Some(watch),
+        server: None,
         again: "the connection to the shared server had ended; there is a new one",
         notice: None,
     })))

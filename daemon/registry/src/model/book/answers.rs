@@ -53,8 +53,12 @@ impl Book {
         if outcome == Outcome::Held {
             return self.answer(claim, entry, outcome, None);
         }
+        let edited = edited.or_else(|| self.ended.remove(&claim.ticket));
         let edited = match entry {
-            None => self.end_superseded(claim, key).or(edited),
+            None => {
+                let meanwhile = self.end_superseded(claim, key);
+                edited.or(meanwhile)
+            }
             Some(_) => edited,
         };
         let mut because = None;

@@ -112,13 +112,7 @@ impl Book {
         });
         for number in forbidden {
             let entry = self.entries.remove(&number).expect("it was found just now");
-            let has_token = entry.id.as_ref().is_some_and(|id| self.tokens.contains(id));
-            let is_bare = entry.keepers.is_empty() && !has_token;
-            let used = match entry.rule.source {
-                RuleSource::Table | RuleSource::Asked if is_bare => Some(entry.touched),
-                _ => self.was_used(&entry),
-            };
-            match used {
+            match self.has_shown_use(&entry) {
                 Some(true) => self.note_rule_of(&entry, key),
                 Some(false) => {}
                 None if entry.rule.source != RuleSource::Table => {}
@@ -129,6 +123,16 @@ impl Book {
                     }
                 }
             }
+        }
+    }
+
+    /// Whether an entry was used, as far as people are told of it.
+    pub(super) fn has_shown_use(&self, entry: &Entry) -> Option<bool> {
+        let has_token = entry.id.as_ref().is_some_and(|id| self.tokens.contains(id));
+        let is_bare = entry.keepers.is_empty() && !has_token;
+        match entry.rule.source {
+            RuleSource::Table | RuleSource::Asked if is_bare => Some(entry.touched),
+            _ => self.was_used(entry),
         }
     }
 

@@ -29,7 +29,7 @@ impl World {
                 assert!(of_nobody, "the token of a session that goes on");
                 self.files.remove(&file.to_string());
             }
-            Effect::Unreachable(id, _) => {
+            Effect::Unreachable { session: id, .. } => {
                 let holder = self
                     .registry
                     .session(&id)

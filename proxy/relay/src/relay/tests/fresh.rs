@@ -48,6 +48,29 @@ fn three_orderly_closes_within_a_minute_bring_a_fresh_one() {
     assert_eq!(come(&mut bench, true), KEPT, "it is counted anew");
 }
 
+/// A user comes back to see whether it works, and finds the state of the call before.
+#[test]
+fn closes_between_which_a_call_was_answered_well_do_not_count() {
+    let result = r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[]}}"#;
+    let failed = r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[],"isError":true}}"#;
+    let error = r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"x"}}"#;
+    for (said, is_kept) in [(result, true), (failed, false), (error, false)] {
+        let mut bench = Bench::initialized();
+        let mut last = KEPT;
+        for _ in 0..3 {
+            bench.front(&call("7"));
+            let sent = bench.backend_gets();
+            let sent: serde_json::Value = serde_json::from_str(&sent[0]).expect("JSON");
+            bench.backend(&said.replace("ID", &sent["id"].to_string()));
+            bench.front_gets();
+            last = comes_back(&mut bench, true, None);
+            bench.front(&initialize("0", "2025-06-18", "{}"));
+            bench.front_gets();
+        }
+        assert_eq!(last == KEPT, is_kept, "{said}: {last:?}");
+    }
+}
+
 /// The official client of 2026 looks for the version on a connection of its own.
 #[test]
 fn hosts_that_only_look_for_the_version_have_not_closed_anything() {

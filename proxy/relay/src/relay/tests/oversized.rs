@@ -4,7 +4,7 @@ use mcp_sessiond_jsonrpc::{Oversized, answers};
 
 use super::*;
 
-const LARGE: &str = "the server's answer has more than 16 MiB and can't be relayed";
+const LARGE: &str = "the server has answered this call, and its answer has more than 16 MiB, so it is not passed on";
 
 fn refused(id: &str) -> String {
     format!(
@@ -67,7 +67,7 @@ fn a_call_whose_answer_is_too_large_fails() {
         b"\"}}",
         bench.now,
     );
-    assert_eq!(bench.front_gets(), [failed("\"a\"", LARGE)]);
+    assert_eq!(bench.front_gets(), [not_kept("\"a\"", LARGE)]);
     assert!(matches!(&bench.relay.effects()[..], [Effect::Say(_)]));
     assert_eq!(bench.dropped(), 1);
     bench.relay.oversized_from_backend(
@@ -107,10 +107,8 @@ fn an_answer_of_the_host_that_is_too_large_fails_the_ask() {
 
 #[test]
 fn without_a_relay_it_goes_the_same_ways() {
-    let failed = |id: &str, whose: &str| {
-        let why = format!("the {whose}'s answer has more than 16 MiB and can't be relayed");
-        Oversized::Failed(answers::failed(id, &why))
-    };
+    let of_host = Oversized::Failed(answers::failed("3", answers::OVERSIZED_ANSWER));
+    let of_server = Oversized::Failed(not_kept("3", LARGE).into());
     let refused = |id: &str| Oversized::Refused(refused(id).into());
     for (line, host, server) in [
         (
@@ -118,11 +116,7 @@ fn without_a_relay_it_goes_the_same_ways() {
             refused("3"),
             refused("3"),
         ),
-        (
-            r#"{"id":3,"result":"#,
-            failed("3", "host"),
-            failed("3", "server"),
-        ),
+        (r#"{"id":3,"result":"#, of_host, of_server),
         (r#"{"result":"#, Oversized::Dropped, Oversized::Dropped),
         (
             r#"{"method":"x","params":"#,
