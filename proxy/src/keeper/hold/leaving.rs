@@ -13,13 +13,18 @@ impl Keeper {
         self.ending == Some(End::FrontLeft)
     }
 
+    /// Whether the front has said that it leaves.
+    pub(super) fn is_left(&self) -> bool {
+        let front = self.front.as_ref();
+        front.is_some_and(|front| front.leaves_since().is_some())
+    }
+
     /// Whether the front has said that it leaves, and its host's rule forbids that another one has
     /// the backend.
     pub(super) fn has_left_for_good(&self) -> bool {
-        let leaves = |front: &super::FrontConnection| front.leaves_since().is_some();
         let is_owned = !self.continues() && self.sharing.is_none();
         is_owned
-            && self.front.as_ref().is_some_and(leaves)
+            && self.is_left()
             && match self.rule.resume {
                 // After a close its host may come back at once, which the next attach shows.
                 Resume::Always | Resume::Conversation => false,
