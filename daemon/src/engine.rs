@@ -13,6 +13,7 @@ mod facts;
 mod faults;
 mod inspect;
 mod key_churn;
+mod services;
 mod start;
 mod state;
 mod tokens;
@@ -265,7 +266,7 @@ impl Engine {
                         tracing::warn!(%session, server, host, why, "a session that nobody can resume has ended");
                     }
                     None => {
-                        tracing::info!(%session, server, host, "an unused session that nobody can resume has ended");
+                        tracing::info!(%session, server, host, "a session that nobody can resume has ended");
                     }
                 },
                 Effect::DeleteToken(file) => self.delete_later(file),

@@ -385,8 +385,14 @@ fn a_variable_is_set_by_a_host_that_was_not_started_with_the_same() {
         .env("MCP_SESSIOND_CHAT", "one")
         .env("MCP_SESSIOND_NO_CHAT", "")
         .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn()
         .expect("cat");
+    // Its environment can be read a moment after spawn(2) has returned.
+    let (mut input, mut output) = (child.stdin.take().expect("a pipe"), child.stdout.take());
+    input.write_all(b"x").expect("written");
+    let echoed = output.as_mut().expect("a pipe").read_exact(&mut [0]);
+    echoed.expect("it runs");
     let child_process = PinnedProcess::open(child.id()).expect("it lives");
     let own = PinnedProcess::own().expect("this one");
     let is_set = |name| is_set_by(&own, &child_process, name).expect("it can be read");
@@ -395,6 +401,6 @@ fn a_variable_is_set_by_a_host_that_was_not_started_with_the_same() {
     for name in ["PATH", "MCP_SESSIOND_NO_CHAT", "MCP_SESSIOND_CHATS"] {
         assert!(!is_set(name), "{name}");
     }
-    drop(child.stdin.take());
+    drop(input);
     child.wait().expect("it ends");
 }

@@ -265,6 +265,10 @@ mod tests {
     /// A process's environment can't be changed beside other threads, so this runs itself.
     #[cfg(unix)]
     #[test]
+    #[expect(
+        clippy::print_stdout,
+        reason = "the process that runs this test reads it"
+    )]
     fn the_home_directory_is_the_user_database_s_where_home_is_missing() {
         const CHILD: &str = "MCP_SESSIOND_TEST_HOME";
         if std::env::var_os(CHILD).is_some() {

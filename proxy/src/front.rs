@@ -266,7 +266,7 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
             .reporting(reports)
             .showing(current)
             .leaving(leave.subscribe(), PendingLeaves::default())
-            .releasing(session.clone())
+            .releasing(session.clone(), settings.stop_wait)
             .at_close(close(
                 leave.clone(),
                 Some(session.clone()),

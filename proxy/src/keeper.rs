@@ -209,7 +209,9 @@ async fn start(args: Errand, mask: GivenMask, spare: Spare) -> Result<(), Report
             });
             drop(tokio::time::timeout(TOLD_WAIT, told).await);
             if !is_awaited {
-                return Err(failed(&"whoever has started it waits for it no more"));
+                return Err(failed(
+                    &"the process that started it no longer waits for it",
+                ));
             }
             let (code, sentence) = program.not_run(&error);
             return Err(Report::NoProgram { code, sentence });

@@ -596,12 +596,13 @@ fn status_tells_of_setup_what_is_still_to_do() {
         let mut command = world.sessiond(words);
         command.env("HOME", &home).env_remove("XDG_CONFIG_HOME");
         let output = command.stdin(Stdio::null()).output().expect("it runs");
-        String::from_utf8(output.stdout).expect("UTF-8")
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        text.replace("\n  ", " ")
     };
     let before = of_home(&["status"]);
     assert!(before.contains("run `mcp-sessiond setup`"), "{before}");
     of_home(&["setup", "cursor", "--yes"]);
-    let after = of_home(&["status"]).replace("\n  ", " ");
+    let after = of_home(&["status"]);
     assert!(
         after.contains("has wrapped servers of Cursor") && after.contains("restart it"),
         "{after}"

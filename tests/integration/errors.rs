@@ -66,8 +66,20 @@ const ELSEWHERE: &[Elsewhere] = &[
     (
         "a fresh server: the host closed",
         "wrap/resume.rs",
-        "an_unknown_host_s_close_ends_the_server_and_the_next_one_is_told_so_once",
+        "a_close_ends_the_server_and_the_next_one_is_told_so_once",
         "a fresh server: the host closed the previous server",
+    ),
+    (
+        "a fresh server: mcp-sessiond does not know this host",
+        "wrap/resume.rs",
+        "an_unknown_host_gets_no_used_server_again_and_is_told_once_how_to_keep_it",
+        "a fresh server: mcp-sessiond does not know this host",
+    ),
+    (
+        "a fresh server: the host had closed",
+        "orderings/leaves.rs",
+        "the_server_of_a_subagent_is_not_the_next_one_s",
+        "did not start the next one at once",
     ),
     (
         "a fresh server: this host runs many",

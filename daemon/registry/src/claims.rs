@@ -165,7 +165,7 @@ impl Registry {
                 };
             }
             Wants::Named(id) => return self.claim_named(&claim, &id.clone()),
-            Wants::Users { .. } => return self.claim_of_users(claim),
+            Wants::Users { .. } => return self.claim_of_users(&claim),
             Wants::Keyed | Wants::Fresh | Wants::AfterClose { .. } => {}
         }
         let Some(key) = claim.key else {
@@ -459,7 +459,9 @@ impl Registry {
         let held = self.held_by.get(&claim.process)?;
         let same = |id: &&SessionId| {
             self.sessions.get(*id).is_some_and(|session| {
-                session.key.is_none()
+                // A front that has asked for a name may hold one of the user's.
+                session.owner == claim.host
+                    && session.key.is_none()
                     && session.name.is_none()
                     && session.description == claim.description
             })

@@ -582,3 +582,67 @@ impl StateMachineTest for World {
         world.check_over();
     }
 }
+
+/// These steps, in a host with three instances.
+fn play(claims: impl IntoIterator<Item = Step>) {
+    let mut cast = Cast {
+        policy: Policy {
+            siblings: Siblings::Fresh,
+            sessions_per_owner: 3,
+            closed_again_ms: 10,
+        },
+        processes: Vec::new(),
+    };
+    let start = |parent| Step::Start {
+        parent,
+        traits: 0,
+        after: None,
+    };
+    let starts = [None, Some(0), Some(0), Some(0)].map(start);
+    let mut world = World::new(&cast);
+    for step in starts.into_iter().chain(claims) {
+        cast = <Cast as ReferenceStateMachine>::apply(cast, &step);
+        world.step(&cast, &step);
+        world.check(&cast);
+    }
+    World::teardown(world, cast);
+}
+
+fn claim_named(process: usize, command: u8, fresh: bool, own: Option<Resume>, wait: u64) -> Step {
+    let named = Named {
+        name: 0,
+        command,
+        take: false,
+        fresh,
+        own,
+        wait,
+    };
+    Step::ClaimNamed { process, named }
+}
+
+/// Two claims of one process wait, each to begin afresh: the latter one ends what the former gets.
+#[test]
+fn who_waits_twice_to_begin_afresh_gets_the_latter_one() {
+    let own = Some(Resume::Always);
+    play([
+        claim_named(1, 1, false, None, 0),
+        claim_named(2, 1, false, own, 0),
+        claim_named(3, 1, false, own, 5),
+        claim_named(3, 1, true, own, 5),
+        claim_named(3, 1, true, own, 5),
+        Step::Exit(2),
+        Step::Pass { ms: 1, told: true },
+        Step::Keep(100),
+    ]);
+}
+
+/// Also where the claim that shows it is refused.
+#[test]
+fn a_host_that_has_held_a_name_is_known_to_have() {
+    let own = Some(Resume::Always);
+    play([
+        claim_named(1, 1, false, None, 0),
+        claim_named(1, 2, false, own, 0),
+        claim_named(2, 1, false, own, 0),
+    ]);
+}

@@ -25,7 +25,7 @@ pub fn in_use(name: &str, by: Option<&str>) -> String {
 
 impl Registry {
     /// A claim of a session by its name.
-    pub(super) fn claim_of_users(&mut self, claim: Claim) {
+    pub(super) fn claim_of_users(&mut self, claim: &Claim) {
         let Wants::Users { take, fresh } = claim.wants else {
             return;
         };
@@ -40,7 +40,7 @@ impl Registry {
         let holds = matches!(found, Some((_, Some(holder), _)) if holder == claim.process);
         if !take
             && !holds
-            && let Some(own) = self.own_before(&claim)
+            && let Some(own) = self.own_before(claim)
         {
             self.claim_own(own, key);
             return self.drop_idle_user();
@@ -51,21 +51,21 @@ impl Registry {
                 if take || (is_same && is_ours) {
                     self.end_session(&id);
                     self.forget_losses(claim.host, key);
-                    self.open_unasked(&claim, Outcome::FreshFirst);
+                    self.open_unasked(claim, Outcome::FreshFirst);
                 } else {
-                    self.own_or_refuse(&claim, key);
+                    self.own_or_refuse(claim, key);
                 }
             }
             Some((id, Some(holder), _)) if take && holder != claim.process => {
-                self.resume(&claim, &id, key);
+                self.resume(claim, &id, key);
             }
-            _ => match self.choose_users(&claim, key) {
+            _ => match self.choose_users(claim, key) {
                 Choice::Wait if self.now < claim.deadline => self.wait(claim.clone(), key),
-                Choice::Wait => self.own_or_refuse(&claim, key),
-                choice => self.apply(&claim, key, choice, None),
+                Choice::Wait => self.own_or_refuse(claim, key),
+                choice => self.apply(claim, key, choice, None),
             },
         }
-        self.note_name(&claim, key);
+        self.note_name(claim, key);
         self.drop_idle_user();
     }
 

@@ -324,7 +324,7 @@ fn given_back(directory: &Path, name: KeeperName, config: &Config) -> Option<Giv
     } = said;
     let record = record.filter(|_| !ending)?;
     // From here on it is one that was on record.
-    let given = given_by(&keeper, name, config, record, (epoch, front, backend));
+    let given = given_by(&keeper, name, config, &record, (epoch, front, backend));
     Some(given.unwrap_or(Given::Nothing))
 }
 
@@ -333,7 +333,7 @@ fn given_by(
     keeper: &PinnedProcess,
     name: KeeperName,
     config: &Config,
-    record: String,
+    record: &str,
     (epoch, front, backend): (Epoch, Option<ProcessRef>, Option<u32>),
 ) -> Option<Given> {
     let lives = |process: ProcessId| PinnedProcess::reopen(&process).ok().flatten();
@@ -346,7 +346,7 @@ fn given_by(
         backend,
         ..KeeperRecord::new(process, name, program)
     };
-    if let Ok(copy) = serde_json::from_str::<ServiceCopy>(&record) {
+    if let Ok(copy) = serde_json::from_str::<ServiceCopy>(record) {
         let holder = front.filter(|front| lives(*front).is_some());
         let ServiceCopy {
             service,
@@ -371,7 +371,7 @@ fn given_by(
             keeper,
         ));
     }
-    let copy: RecordCopy = serde_json::from_str(&record).ok()?;
+    let copy: RecordCopy = serde_json::from_str(record).ok()?;
     let host = copy.host.map(process_id);
     let holder = match host {
         None => front.filter(|front| lives(*front).is_some()),

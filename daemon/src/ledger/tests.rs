@@ -322,6 +322,7 @@ async fn what_former_versions_have_recorded_is_found() {
         PRAGMA user_version = 10;";
     let to_9 = "UPDATE owner SET losses = x''; ALTER TABLE owner ADD COLUMN lost_members BLOB NOT NULL DEFAULT x'';
         ALTER TABLE server DROP COLUMN version; PRAGMA user_version = 9;";
+    let to_12 = format!("{to_13} {to_12}");
     let to_11 = format!("{to_12} {to_11}");
     let to_10 = format!("{to_11} {to_10}");
     let to_9 = format!("{to_10} {to_9}");
@@ -367,7 +368,8 @@ async fn what_former_versions_have_recorded_is_found() {
         to_9,
         to_10,
         to_11,
-        to_12.to_owned(),
+        to_12,
+        to_13.to_owned(),
     ] {
         what_was_recorded_is_found_after(&downgrade).await;
     }

@@ -25,7 +25,9 @@ use crate::{Millis, Probe};
 /// What is different between links.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
-    /// How long what the host says waits for a server, in ms, before it is refused.
+    /// How long what the host says waits for a server, in ms, before it is refused; and how long a
+    /// probe waits for its answer whose host has closed its end and sent nothing else. A server may
+    /// never answer one, and its own end, at which a direct one stops waiting, may not come.
     pub hold_ms: Millis,
     /// The pause after the first attempt to connect that has failed, in ms. Each is twice the one
     /// before.
@@ -136,6 +138,8 @@ pub struct Link {
     prefix: Option<Box<str>>,
     used: bool,
     closed: bool,
+    /// Until when a host that has closed its end and has only probed waits for the answer.
+    probes_until: Option<Millis>,
     out: VecDeque<Out>,
 }
 
@@ -156,6 +160,7 @@ impl Link {
             prefix: None,
             used: false,
             closed: false,
+            probes_until: None,
             out: VecDeque::new(),
         }
     }
@@ -196,6 +201,8 @@ impl Link {
             In::HostClosed => {
                 if !core::mem::replace(&mut self.closed, true) {
                     self.out.push_back(Out::Leave);
+                    let until = now.saturating_add(self.policy.hold_ms);
+                    self.probes_until = (!self.used).then_some(until);
                 }
             }
             In::HostGone | In::Unreachable(Unreachable::NoHost) => self.end(),
@@ -204,6 +211,9 @@ impl Link {
             In::FromServer(line) => self.pass(line),
             In::Gone { on_purpose } => self.gone(on_purpose, now),
             In::Time => {
+                if self.probes_until.is_some_and(|until| until <= now) {
+                    return self.end();
+                }
                 if matches!(self.phase, Phase::Pausing(until) if until <= now) {
                     self.attempt();
                 }
@@ -227,10 +237,12 @@ impl Link {
 
     /// When [`In::Time`] is to come, if it is.
     pub fn due(&self) -> Option<Millis> {
-        match self.phase {
+        let attempt = match self.phase {
+            Phase::Ended => return None,
             Phase::Pausing(until) => Some(until),
             _ => None,
-        }
+        };
+        attempt.into_iter().chain(self.probes_until).min()
     }
 
     /// For how much the host waits.

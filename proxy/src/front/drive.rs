@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::client::{Client, FromClient};
-use super::leave::{CurrentKeeper, release, signals_for_servers};
+use super::leave::{CurrentKeeper, release, server_wait, signals_for_servers};
 use super::pending_leaves::{PendingLeave, PendingLeaves};
 use super::probe::Probing;
 use crate::alarm::Alarm;
@@ -99,8 +99,8 @@ pub(crate) struct Driver {
     pending_leaves: PendingLeaves,
     /// Signals for the server.
     signals: broadcast::Receiver<Signal>,
-    /// Gives the session up, before a server ends with this connection.
-    session: Option<SessionCalls>,
+    /// Gives the session up, before a server ends with this connection, which has so long for that.
+    session: Option<(SessionCalls, Duration)>,
     had: bool,
     /// What confirms the line of the server that the link is passing on.
     receipt: Receipt,
@@ -200,9 +200,10 @@ impl Driver {
         self
     }
 
-    /// The session is given up before a server ends with this connection.
-    pub(crate) fn releasing(mut self, session: SessionCalls) -> Self {
-        self.session = Some(session);
+    /// The session is given up before a server ends with this connection. `stop_wait`: how long it
+    /// has to end.
+    pub(crate) fn releasing(mut self, session: SessionCalls, stop_wait: Duration) -> Self {
+        self.session = Some((session, stop_wait));
         self
     }
 
@@ -329,6 +330,11 @@ impl Driver {
                 () = answered(&mut asking), if asking.is_some() => Event::Asked,
                 () = alarm.ring(next) => Event::Time,
             };
+            // Others may have been woken first, and what they say then is no answer in time.
+            let leaving = self.leaving.as_ref().map(|leaving| *leaving.borrow());
+            leaving
+                .into_iter()
+                .for_each(|leaving| self.host_left(leaving));
             match event {
                 Event::Server(said) => {
                     ping_timer = PingTimer::start();
@@ -352,16 +358,7 @@ impl Driver {
                     }
                 }
                 Event::Attempted(attempted) => self.attempted(*attempted),
-                Event::HostLeft(leaving) => {
-                    self.left = leaving;
-                    self.leave();
-                    if leaving >= Leaving::Late {
-                        if leaving == Leaving::Late && self.has_host() {
-                            self.say_unanswered();
-                        }
-                        self.link.on(In::HostGone, self.now());
-                    }
-                }
+                Event::HostLeft(leaving) => self.host_left(leaving),
                 Event::Signal(signal) => self.connection.iter().for_each(|it| it.signal(signal)),
                 Event::Asked => {
                     asking = None;
@@ -392,6 +389,21 @@ impl Driver {
             }
         }
         self.say_the_rest().await;
+    }
+
+    /// This front has come so far that leaves.
+    fn host_left(&mut self, leaving: Leaving) {
+        if leaving <= self.left {
+            return;
+        }
+        self.left = leaving;
+        self.leave();
+        if leaving >= Leaving::Late {
+            if leaving == Leaving::Late && self.has_host() {
+                self.say_unanswered();
+            }
+            self.link.on(In::HostGone, self.now());
+        }
     }
 
     fn server_said(&mut self, said: FromServer) {
@@ -504,10 +516,12 @@ impl Driver {
         connection.is_some_and(|connection| connection.ends_with_front() == Some(true))
     }
 
-    /// The server ends with this front: it has its time, and what it still says is passed on. Threads
-    /// that end this process see to it that this ends.
+    /// The server ends with this front: it has its time, and what it still says is passed on. Of one of
+    /// several, whoever ends this process sees to it that this ends.
     async fn wait_for_server(&mut self) {
-        if let Some(session) = self.session.take() {
+        let (mut alarm, mut until) = (Alarm::default(), None);
+        if let Some((session, stop_wait)) = self.session.take() {
+            until = Some(Instant::now() + server_wait(stop_wait));
             release(session).await;
         }
         self.connection.iter().for_each(Connection::end);
@@ -523,6 +537,8 @@ impl Driver {
                 Ok(signal) = self.signals.recv() => {
                     self.connection.iter().for_each(|it| it.signal(signal));
                 }
+                // The keeper hangs.
+                () = alarm.ring(until) => return,
             }
             self.carry_out();
         }

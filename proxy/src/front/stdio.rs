@@ -14,6 +14,7 @@ use mcp_sessiond_bundle::Pipe;
 use mcp_sessiond_process::runtime;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+use tokio::task::yield_now;
 
 use super::FAILED;
 use super::client::Client;
@@ -123,6 +124,8 @@ impl PipeFront {
         let done = async {
             // Its sender is the front's.
             let _ = leaving.wait_for(|leaving| *leaving >= Leaving::Late).await;
+            // It may have come behind the turn of what carries lines, which has the next one.
+            yield_now().await;
         };
         // What is not answered is said before nobody carries lines any more.
         tokio::select! {

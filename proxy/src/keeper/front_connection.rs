@@ -20,8 +20,8 @@ use crate::stderr::not_read;
 const STDERR_MAX: usize = 256 * 1024;
 
 /// A front that has not said for so long that it has passed on what it was handed can't pass it on.
-/// Others say so within 5 ms.
-const STUCK: Duration = Duration::from_secs(1);
+/// Others say so within 5 ms; a busy machine may take longer.
+const STUCK: Duration = Duration::from_millis(50);
 
 /// The front that has the backend, at the other end of its keeper's socket.
 #[derive(Debug)]

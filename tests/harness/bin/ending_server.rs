@@ -22,6 +22,7 @@ const CAUGHT: [Signal; 7] = [
     Signal::SIGCONT,
 ];
 
+#[expect(clippy::print_stdout, reason = "it is what the host reads")]
 fn main() -> io::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or(io::ErrorKind::InvalidInput)?;

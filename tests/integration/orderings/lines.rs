@@ -1,5 +1,7 @@
 //! Lines between a host and its server, while keepers come and go.
 
+use std::time::{Duration, Instant};
+
 use mcp_sessiond_proto::backends::{BackendStatus, KeeperReply, KeeperRequest};
 use mcp_sessiond_proxy::keeper::dial::dial;
 use mcp_sessiond_tests::{Client, suspend, until};
@@ -43,7 +45,7 @@ fn a_fresh_keeper_gets_an_initialize_without_an_answer_before_what_was_held() {
                 .backends()
                 .iter()
                 .any(|next| next.keeper != backend.keeper);
-            (is_next || client.pipe.says_within(std::time::Duration::ZERO)).then_some(is_next)
+            (is_next || client.pipe.says_within(Duration::ZERO)).then_some(is_next)
         });
         if next {
             break held;
@@ -89,10 +91,12 @@ fn a_call_is_noted_before_it_is_written_so_it_is_answered_if_the_keeper_is_lost(
 }
 
 /// The host does not read, and its front is killed. What a plain front does then is in `wrap/cuts.rs`: it
-/// takes no more lines than it writes at once.
+/// takes no more lines than it writes at once. These have read all, and count as stuck once they have
+/// confirmed nothing for so long.
 #[test]
 fn an_answer_is_confirmed_to_the_keeper_only_after_the_host_was_given_it() {
     const CALLS: u64 = 8;
+    const STUCK: Duration = Duration::from_millis(60);
     by_every_door(|door| {
         if !matches!(door.0, ["--lazy"] | ["--all"]) {
             return;
@@ -112,6 +116,10 @@ fn an_answer_is_confirmed_to_the_keeper_only_after_the_host_was_given_it() {
         backend.wait("the front was handed all answers", |status| {
             let answered = status.from_backend.messages - before.from_backend.messages;
             answered >= CALLS && status.waiting == 0
+        });
+        let given = Instant::now();
+        until("it counts as stuck", || {
+            (given.elapsed() > STUCK).then_some(())
         });
         let lost = backend.cut_off(&mut client.pipe).lost;
         assert_eq!(lost, CALLS, "{door:?}");

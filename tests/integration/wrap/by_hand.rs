@@ -93,7 +93,9 @@ fn status_shows_what_is_kept_a_line_each() {
     let nothing = say(&world, &["status"]);
     assert_eq!((nothing.code, &*nothing.err), (Some(0), ""));
     assert!(
-        nothing.out.starts_with("No server is kept") && nothing.out.lines().count() == 1,
+        nothing
+            .out
+            .starts_with("No server is kept now. To wrap the servers of your hosts, run"),
         "{}",
         nothing.out
     );
@@ -279,7 +281,7 @@ fn stop_says_what_it_did() {
     gone(backend.keeper);
     let logged = world.log.wait("a server has ended");
     assert!(
-        logged.contains("it was stopped") && logged.contains("node counter.mjs"),
+        logged.contains("`mcp-sessiond stop` has ended it") && logged.contains("node counter.mjs"),
         "{logged}"
     );
     assert_eq!(client.count(), 1, "the host's next call starts a fresh one");
@@ -473,7 +475,7 @@ fn the_log_tells_how_servers_end() {
     client.pipe.kill();
     let logged = world.log.wait("a server has ended");
     assert!(
-        logged.contains("no host came back for it in time"),
+        logged.contains("no host has come back for it in time"),
         "{logged}"
     );
     let from = world.log.len();

@@ -280,7 +280,10 @@ fn options_that_are_wrong_are_said_to_the_host() {
         .wait("unexpected argument '--no-strat' found");
     let id = client.begin_initialize("test");
     let error = client.answer(id)["error"].take();
-    assert_eq!(error["message"], "unexpected argument '--no-strat' found");
+    assert_eq!(
+        error["message"],
+        "unexpected argument '--no-strat' found; tip: a similar argument exists: '--no-start'"
+    );
     assert_exits(client, 64);
     let mut client = front(&world, &["--share", "--", "npx"]);
     assert_refused(

@@ -139,7 +139,7 @@ fn a_host_that_gives_no_folders_gets_a_server_that_has_none() {
     client
         .pipe
         .errors
-        .wait("the host gives no folders (roots) any more, and the server was given some; a fresh server is started");
+        .wait("the host no longer gives folders (roots), and the server was given some; a fresh server is started");
 }
 
 #[test]

@@ -20,7 +20,9 @@ fn moment(random: &mut fastrand::Rng, most_ms: u64) {
 /// A front of its own session, which was started just now.
 fn start(world: &World, round: u64) -> Client<Front> {
     let label = format!("round-{round}");
-    Client::new(world.front(&world.wrapping(&["--instance", &label], &tiny(world))))
+    // A daemon that a front starts does not have this world's row.
+    let options = ["--resume", "cut", "--instance", &label];
+    Client::new(world.front(&world.wrapping(&options, &tiny(world))))
 }
 
 /// The server answers, and is kept: the next front finds it.

@@ -580,7 +580,7 @@ fn front_with_starter(world: &World, script: &str) -> Front {
 fn a_keeper_that_is_slow_to_start_is_waited_for() {
     let world = keeping("");
     let _daemon = world.daemon();
-    let busy = "import time\nwhile time.process_time() < 1: pass";
+    let busy = "import time\nwhile time.process_time() < 0.5: pass";
     let script = format!("python3 -c '{busy}'\nexec KEEP \"$@\"");
     let mut client = Client::connected(front_with_starter(&world, &script));
     assert_eq!(client.count(), 1);

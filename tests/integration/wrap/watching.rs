@@ -163,10 +163,9 @@ fn a_life(columns: u32, variables: &[(&str, &str)]) {
     terminal.press(&["y"]);
     terminal.wait("it is stopped", |screen| screen.contains(" is stopped"));
     backend.ended();
-    terminal.wait("the other one is left", |screen| {
-        screen.contains("1 server ")
-            && screen.contains("> python3 tiny.py")
-            && !screen.contains("> node")
+    terminal.wait("it does not run, and the other one is selected", |screen| {
+        screen.contains("> python3 tiny.py")
+            && line(screen, "node counter.mjs").contains("not running")
     });
     terminal.press(&["q"]);
     is_given_back(&terminal, "0");

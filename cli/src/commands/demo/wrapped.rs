@@ -130,7 +130,7 @@ impl Server {
         match sandbox.why_unkept() {
             Some(why) => Err(io::Error::other(format!(
                 "the wrapped server runs without being kept ({why}), as one does on a machine that is too slow or too busy at the moment; run \
-                 `mcp-sessiond demo` once more"
+                 `mcp-sessiond demo` again"
             ))),
             None => Ok(server),
         }

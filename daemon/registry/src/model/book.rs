@@ -76,8 +76,11 @@ pub(super) struct Book {
     /// The sessions that have a token, as the registry has it.
     pub(super) tokens: BTreeSet<SessionId>,
     pub(super) expected: BTreeMap<Ticket, Expected>,
-    /// The session that was taken from its holder just now.
-    pub(super) taken: Option<SessionId>,
+    /// The sessions that were taken from their holders just now.
+    pub(super) taken: Vec<SessionId>,
+    /// Entries that a claim has ended which begins afresh, until the claims that came before are
+    /// answered with them.
+    pub(super) gone: BTreeMap<u64, Entry>,
     /// The processes that have asked for a name and got servers of their hosts' own.
     own_fronts: BTreeSet<ProcessId>,
 }
@@ -159,11 +162,15 @@ impl Book {
             unsaid: BTreeMap::new(),
             tokens: with_token.collect(),
             expected: BTreeMap::new(),
-            taken: None,
+            taken: Vec::new(),
+            gone: BTreeMap::new(),
             own_fronts: records
                 .claimants
                 .iter()
-                .filter(|(_, claimant)| claimant.host != ProcessId::USER)
+                // Where the records end in the middle of its first claim, it has got nothing.
+                .filter(|(_, claimant)| {
+                    claimant.host != ProcessId::USER && records.owners.contains_key(&claimant.host)
+                })
                 .map(|(process, _)| *process)
                 .collect(),
         };
@@ -199,7 +206,8 @@ impl Book {
         }
         let Some(key) = claim.key else {
             let same = |entry: &Entry| {
-                entry.holder == Some(claim.process)
+                entry.owner == claim.host
+                    && entry.holder == Some(claim.process)
                     && entry.key.is_none()
                     && entry.description == claim.description
             };
@@ -212,7 +220,7 @@ impl Book {
                 let ends = claim.wants != Wants::Keyed;
                 if ends {
                     let ended = self.entries.remove(number).expect("it was found just now");
-                    self.taken = ended.id;
+                    self.taken.extend(ended.id);
                 }
                 !ends
             });
@@ -231,7 +239,7 @@ impl Book {
             held.sort_by_key(|number| self.entries[number].key != claim.key);
             if let Some(number) = held.first() {
                 let ended = self.entries.remove(number).expect("it was found just now");
-                self.taken.clone_from(&ended.id);
+                self.taken.extend(ended.id.clone());
                 if used {
                     self.note_rule_of(&ended, key);
                 }

@@ -332,7 +332,7 @@ impl World {
 
     /// A session was taken from its holder, by whoever may do so.
     pub(super) fn note_taken(&mut self) {
-        if let Some(taken) = self.book.taken.take() {
+        for taken in std::mem::take(&mut self.book.taken) {
             // Its holder may not have been told yet.
             if let Some(known) = self.known.get_mut(&taken) {
                 known.released = true;

@@ -98,7 +98,7 @@ fn that_records_were_lost_is_told_by_the_next_daemon_too() {
     bench.exit(&[1]);
     let mut bench = bench.restart();
     let other = Claim {
-        key: Some(key(7)),
+        key: Some(key(8)),
         ..bench.claim_of(HOST, 2)
     };
     assert_eq!(granted(bench.tell(other)).because, Some(Loss::Records));

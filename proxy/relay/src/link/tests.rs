@@ -68,6 +68,36 @@ fn a_server_that_was_stopped_stays_stopped_until_it_is_used() {
     assert_eq!(outs(&mut link), [Out::ToServer(call(1))]);
 }
 
+/// A direct server that never answers a probe ends at the end of its input; a kept one does not.
+#[test]
+fn a_probe_alone_does_not_keep_a_link_whose_host_has_closed_its_end() {
+    let probe = || line(&json!({"jsonrpc": "2.0", "id": 1, "method": "server/discover"}));
+    for is_answered in [true, false] {
+        let mut link = Link::new(POLICY);
+        link.on(In::Connected("a"), 0);
+        link.on(In::Host(probe()), 0);
+        link.on(In::HostClosed, 100);
+        assert_eq!(outs(&mut link), [Out::ToServer(probe()), Out::Leave]);
+        assert_eq!(link.due(), Some(2_100));
+        if is_answered {
+            let answer = line(&json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
+            link.on(In::FromServer(answer.clone()), 1_000);
+            assert_eq!(outs(&mut link), [Out::Pass(answer), Out::End]);
+        } else {
+            link.on(In::Time, 2_099);
+            assert_eq!(outs(&mut link), []);
+            link.on(In::Time, 2_100);
+            assert_eq!(outs(&mut link), [Out::End]);
+        }
+        assert_eq!(link.due(), None);
+    }
+    // A call is waited for.
+    let mut link = initialized();
+    link.on(In::Host(call(1)), 0);
+    link.on(In::HostClosed, 0);
+    assert_eq!(link.due(), None);
+}
+
 #[test]
 fn what_is_asked_is_held_for_a_while_and_then_refused() {
     let mut link = initialized();

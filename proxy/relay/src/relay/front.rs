@@ -227,7 +227,7 @@ impl Relay {
         self.died_silent = None;
         self.calls.tokens.clear();
         self.habits_end();
-        self.roots.host_left();
+        self.roots_host_left();
         self.handshake.forget_waiter();
         self.cancel_liveness_wait();
         self.forget_former();

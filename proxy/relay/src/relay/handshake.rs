@@ -189,6 +189,7 @@ impl Relay {
             self.check_roots();
             self.ask_for_roots(now);
         } else if self.handshake.revive || self.handshake.pending.is_some() {
+            self.check_roots();
             self.handshake.waiter = Some(Waiter { id: None });
         } else {
             self.handshake.revive = true;
@@ -384,6 +385,8 @@ impl Relay {
             None => false,
             Some(Waiter { id: Some(id) }) => {
                 self.tell_front(with_id(&Bytes::copy_from_slice(message.raw), &id));
+                // What it calls all the same does not wait for ever.
+                self.ask_for_roots(now);
                 true
             }
             Some(Waiter { id: None }) => {

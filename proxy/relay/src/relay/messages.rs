@@ -234,8 +234,8 @@ impl Relay {
                 self.counts.dropped += 1;
                 return None;
             };
-            if &*ask.method == ROOTS {
-                self.roots.note_answer(Some(message));
+            if &*ask.method == ROOTS && self.host_gives_roots(message, now) {
+                return None;
             }
             edits.replace(message, id, ask.id);
         }
@@ -654,9 +654,11 @@ impl Relay {
                 self.asks.open.remove(&number);
                 self.to_front
                     .retain(|part| !matches!(part, ToFront::Ask(ask, _) if *ask == number));
+                self.question_ended(now);
                 None
             }
             Some((id, number, true)) => {
+                self.question_ended(now);
                 let mut edits = Edits::default();
                 edits.replace(message, id, number.to_string());
                 Some((edits, ToFront::Bound))
@@ -708,7 +710,7 @@ impl Relay {
                 && let Some(ask) = self.asks.open.remove(&number)
             {
                 if &*ask.method == ROOTS {
-                    self.roots.note_answer(None);
+                    self.roots.note_refusal();
                 }
                 self.to_backend
                     .push(Entry::one(answers::not_able(&ask.id), ToBackend::Answer));
@@ -751,6 +753,7 @@ impl Relay {
                 &format!("no host that can answer was attached within {wait} ms"),
             );
         }
+        self.question_ended(now);
     }
 
     /// When the next cancelled request may be forgotten.

@@ -4,6 +4,7 @@
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeSet;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -40,7 +41,7 @@ type Uris = BTreeSet<String>;
 pub(super) struct Roots {
     /// Whether it has ever asked for them.
     is_asked: bool,
-    /// What it was answered last. None: nothing, or an error.
+    /// What it was given last. None: nothing, or its host said last that it gives none.
     known: Option<Uris>,
     /// Whether it had been used when the attached host came.
     was_used: bool,
@@ -55,9 +56,10 @@ enum Check {
     Done,
     /// The host is to be asked once it can be.
     Due,
-    /// It was, under this number; and since when a call waits for that.
-    Asked(u64, Option<Millis>),
-    /// The backend is to be answered, which asks itself; until then.
+    /// It was, under this number, or by the backend itself, which has none; and since when a call waits
+    /// for that.
+    Asked(Option<u64>, Option<Millis>),
+    /// The backend was told that they are others, and is to ask itself; until then.
     Asks(Millis),
     /// It is answered with what waits for it. Calls go behind that.
     Answered,
@@ -67,11 +69,6 @@ impl Roots {
     /// Whether calls wait.
     pub(super) fn holds(&self) -> bool {
         !matches!(self.check, Check::Done)
-    }
-
-    /// The attached host leaves.
-    pub(super) fn host_left(&mut self) {
-        self.check = Check::Done;
     }
 
     /// When the wait is over.
@@ -88,11 +85,23 @@ impl Roots {
         self.is_asked = true;
     }
 
-    /// The backend is answered what it has asked. None: with an error.
-    pub(super) fn note_answer(&mut self, answer: Option<&Message<'_>>) {
-        self.known = answer.and_then(|answer| uris(answer.result()));
-        if matches!(self.check, Check::Asks(_)) {
+    /// The backend is given what it has asked for. None: it gets an error, with which it goes on in what
+    /// it has, as far as anybody knows.
+    fn note_answer(&mut self, given: Option<Uris>) {
+        let is_compared = matches!(self.check, Check::Due | Check::Asked(..));
+        if given.is_some() || !is_compared {
+            self.known = given;
+        }
+        if matches!(self.check, Check::Asks(_) | Check::Asked(None, _)) {
             self.check = Check::Answered;
+        }
+    }
+
+    /// The backend gets an error in place of a host that can't give any.
+    pub(super) fn note_refusal(&mut self) {
+        // A host that has said nothing yet changes nothing.
+        if matches!(self.check, Check::Asks(_)) {
+            self.note_answer(None);
         }
     }
 }
@@ -119,17 +128,71 @@ impl Relay {
         else {
             return;
         };
-        let mut asks = self.asks.open.values();
-        if asks.any(|ask| &*ask.method == ROOTS && ask.cancelled.is_none()) {
-            // This host answers what the backend has asked while there was none.
-            self.roots.check = Check::Asks(now + HOST_WAIT_MS);
-        } else if front.capabilities.include(Capability::Roots) {
-            let number = self.asks.numbers.ours();
-            self.tell_front(answers::bare_request(number, ROOTS));
-            let waits = !self.to_backend.entries.is_empty();
-            self.roots.check = Check::Asked(number, waits.then_some(now));
-        } else {
+        if !front.capabilities.include(Capability::Roots) {
             self.compare_roots(None, now);
+            return;
+        }
+        // This host answers what the backend has asked while there was none.
+        let number = (!self.asks_for_roots()).then(|| self.asks.numbers.ours());
+        if let Some(number) = number {
+            self.tell_front(answers::bare_request(number, ROOTS));
+        }
+        // A former host's call is nothing that this one has to hurry for.
+        let mut calls = self.calls.open.values();
+        let waits = calls.any(|call| self.is_held_call(call));
+        self.roots.check = Check::Asked(number, waits.then_some(now));
+    }
+
+    /// Whether the backend waits for the answer to a question of its own.
+    fn asks_for_roots(&self) -> bool {
+        let mut asks = self.asks.open.values();
+        asks.any(|ask| &*ask.method == ROOTS && ask.cancelled.is_none())
+    }
+
+    /// Whether a call of the attached host's waits for its folders to be known.
+    fn is_held_call(&self, call: &Open<Call>) -> bool {
+        let looks = call.kind.purpose != Purpose::Plain || only_looks(&call.method);
+        call.asker == self.connections && !call.kind.sent && !looks
+    }
+
+    /// The backend does not wait any more for what it has asked.
+    pub(super) fn question_ended(&mut self, now: Millis) {
+        if matches!(self.roots.check, Check::Asked(None, _)) && !self.asks_for_roots() {
+            self.roots.check = Check::Due;
+            self.ask_for_roots(now);
+        }
+    }
+
+    /// The attached host leaves. What it has called and was not made, since nobody knew its folders,
+    /// would be made in those of another one.
+    pub(super) fn roots_host_left(&mut self) {
+        match self.roots.check {
+            // The calls are behind the answer.
+            Check::Done | Check::Answered => return,
+            Check::Due | Check::Asked(..) if !self.limits.is_users => {}
+            Check::Due | Check::Asked(..) | Check::Asks(_) => {
+                self.roots.check = Check::Done;
+                return;
+            }
+        }
+        self.roots.check = Check::Done;
+        let mut held = BTreeSet::new();
+        for (number, call) in &self.calls.open {
+            if self.is_held_call(call) {
+                held.insert(*number);
+            }
+        }
+        self.calls.open.retain(|number, _| !held.contains(number));
+        self.to_backend.retain(|part| match part {
+            ToBackend::Call(number) | ToBackend::Cancel(number) => !held.contains(number),
+            _ => true,
+        });
+        let dropped = held.len();
+        self.counts.dropped += dropped as u64;
+        if dropped > 0 {
+            self.say(format!(
+                "{dropped} calls are not made, since their host has left before it gave its folders (roots)"
+            ));
         }
     }
 
@@ -142,19 +205,34 @@ impl Relay {
 
     /// Whether an answer of the host is the one to the relay's own request.
     pub(super) fn takes_roots(&mut self, number: u64, message: &Message<'_>, now: Millis) -> bool {
-        let is_ours = matches!(self.roots.check, Check::Asked(asked, _) if asked == number);
+        let is_ours = matches!(self.roots.check, Check::Asked(Some(asked), _) if asked == number);
         if is_ours {
-            self.compare_roots(uris(message.result()), now);
+            self.compare_roots(uris(message.result()).as_ref(), now);
         }
         is_ours
     }
 
+    /// The host answers what the backend has asked. True if that gets no answer, since another one
+    /// takes its place.
+    pub(super) fn host_gives_roots(&mut self, message: &Message<'_>, now: Millis) -> bool {
+        let given = uris(message.result());
+        let is_compared = matches!(self.roots.check, Check::Asked(None, _));
+        if is_compared && given.is_none() && self.roots.known.is_some() && !self.limits.is_users {
+            self.compare_roots(None, now);
+            return true;
+        }
+        self.roots.note_answer(given);
+        false
+    }
+
     /// These are the attached host's roots. The backend goes on if it knows the same.
-    fn compare_roots(&mut self, found: Option<Uris>, now: Millis) {
-        self.roots.check = Check::Done;
-        if found == self.roots.known {
+    fn compare_roots(&mut self, found: Option<&Uris>, now: Millis) {
+        if found == self.roots.known.as_ref() {
+            // The backend may have been given them just now: that goes before the calls.
+            self.roots.check = Check::Answered;
             return;
         }
+        self.roots.check = Check::Done;
         if self.limits.is_users {
             self.lane.push_back(answers::notification(CHANGED));
             self.roots.check = Check::Asks(now + BACKEND_WAIT_MS);
@@ -162,7 +240,7 @@ impl Relay {
         }
         let why = match found {
             Some(_) => "the host's folders (roots) are not those that the server was given",
-            None => "the host gives no folders (roots) any more, and the server was given some",
+            None => "the host no longer gives folders (roots), and the server was given some",
         };
         let before = if self.roots.was_used {
             Before::Wanted(why.to_owned())
@@ -179,7 +257,9 @@ impl Relay {
         }
         match self.roots.check {
             Check::Asked(number, _) => {
-                self.tell_front(answers::cancelled(number, "it was not answered in time"));
+                if let Some(number) = number {
+                    self.tell_front(answers::cancelled(number, "it was not answered in time"));
+                }
                 self.compare_roots(None, now);
             }
             _ => self.roots.check = Check::Done,
@@ -192,7 +272,7 @@ impl Relay {
         let call = |number: &u64| calls.get(number);
         let is_answered = matches!(self.roots.check, Check::Answered);
         let next = self.to_backend.pull_if(|part| match part {
-            ToBackend::Answer => true,
+            ToBackend::Answer | ToBackend::Initialized => true,
             ToBackend::Cancel(number) => call(number).is_some_and(|call| call.kind.sent),
             ToBackend::Call(number) => {
                 let looks = |call: &Open<Call>| {
@@ -200,7 +280,7 @@ impl Relay {
                 };
                 !is_answered && call(number).is_some_and(looks)
             }
-            ToBackend::Initialized | ToBackend::Notice | ToBackend::Other => false,
+            ToBackend::Notice | ToBackend::Other => false,
         });
         if next.is_none() && is_answered {
             self.roots.check = Check::Done;

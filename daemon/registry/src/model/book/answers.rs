@@ -50,6 +50,13 @@ impl Book {
         if claim.host == ProcessId::USER {
             return self.answer_named(claim, entry, outcome);
         }
+        if let Some(number) = entry.filter(|_| claim.wants == Wants::Fresh) {
+            let ended = self.entries.remove(&number).expect("it was found just now");
+            let is_held = ended.holder.is_some();
+            self.taken.extend(ended.id.clone().filter(|_| is_held));
+            self.gone.insert(number, ended);
+            return self.answer(claim, None, Outcome::FreshFirst, None);
+        }
         if outcome == Outcome::Held {
             return self.answer(claim, entry, outcome, None);
         }

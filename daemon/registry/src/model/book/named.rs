@@ -33,7 +33,8 @@ impl Book {
         let is_others = entry.holder.is_some_and(|holder| holder != claim.process);
         if fresh || !is_same {
             if take || (is_same && !is_others) {
-                self.taken = entry.id.clone().filter(|_| entry.holder.is_some());
+                self.taken
+                    .extend(entry.id.clone().filter(|_| entry.holder.is_some()));
                 self.entries.remove(&number);
                 if let (Some(host), Some(key)) = (self.hosts.get_mut(&claim.host), claim.key) {
                     host.losses.remove(&key);
@@ -42,9 +43,12 @@ impl Book {
                 self.answer_named(claim, None, Outcome::FreshFirst);
             } else {
                 self.own_or_refuse(claim);
+                if holds {
+                    self.note_name(claim);
+                }
             }
         } else if take && is_others {
-            self.taken = entry.id.clone();
+            self.taken.extend(entry.id.clone());
             self.entries
                 .get_mut(&number)
                 .expect("it was found just now")
@@ -112,7 +116,14 @@ impl Book {
             entry.is_none_or(|number| !self.entries[&number].keepers.contains_key(&None))
         });
         self.answer(claim, entry, outcome, because);
-        if let Some(own) = claim.own.as_ref().filter(|_| has_room)
+        if has_room {
+            self.note_name(claim);
+        }
+    }
+
+    /// The claimer's host holds the name, whatever this claim is answered.
+    fn note_name(&mut self, claim: &Claim) {
+        if let Some(own) = &claim.own
             && let Some(host) = self.hosts.get_mut(&own.claim.host)
         {
             host.names.extend(claim.key);

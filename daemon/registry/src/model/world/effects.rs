@@ -14,6 +14,7 @@ impl World {
             "not answered: {:?}",
             self.book.expected
         );
+        self.book.gone.clear();
     }
 
     fn carry_out_one(&mut self, cast: &Cast, effect: Effect) {
@@ -93,18 +94,25 @@ impl World {
             (Err(error), Err(code)) => return assert_eq!(error.code(), code),
             (answer, expected) => panic!("{answer:?} instead of {expected:?}"),
         };
-        let entry = self
-            .book
-            .entries
+        let of = self.registry.session(&lease.session);
+        // A later claim of the same process has begun afresh in its place.
+        let is_gone = self.book.gone.contains_key(&number);
+        assert_eq!(of.is_none(), is_gone, "whether the session goes on");
+        let of = of.map_or(lease.file.host, |session| session.owner);
+        if is_gone {
+            self.taken.insert(lease.session.clone());
+        }
+        let entries = if is_gone {
+            &mut self.book.gone
+        } else {
+            &mut self.book.entries
+        };
+        let entry = entries
             .get_mut(&number)
             .expect("an entry that was answered");
-        let of = self
-            .registry
-            .session(&lease.session)
-            .map(|session| session.owner);
         let (named, own) = (self.facts.remove(&ticket), self.own_facts.remove(&ticket));
         let (claim, about) = match claim.own {
-            Some(own_claim) if of == Some(own_claim.claim.host) => (own_claim.claim, own),
+            Some(own_claim) if of == own_claim.claim.host => (own_claim.claim, own),
             _ => (claim, named),
         };
         let opener = about.expect("what the claim was about");
@@ -181,7 +189,7 @@ impl World {
             .session(&lease.session)
             .map(|record| record.offered == record.digest.is_some());
         assert!(
-            lease.outcome != Outcome::Resumed || offered == Some(true),
+            lease.outcome != Outcome::Resumed || is_gone || offered == Some(true),
             "whether its token is offered"
         );
         self.queue.push_back(Item::Answer(claim, lease));

@@ -218,11 +218,11 @@ impl Fake {
     /// Waits until the host has answered a request of its own. Returns the result.
     pub(super) async fn is_answered(&self, request: u64) -> Value {
         let answer = |heard: &Vec<Message>| {
-            let answers = heard.iter().filter_map(|message| match message {
+            let mut answers = heard.iter().filter_map(|message| match message {
                 Message::Answer { id, outcome } if *id == Id::number(request) => Some(outcome),
                 _ => None,
             });
-            answers.last().cloned()
+            answers.next_back().cloned()
         };
         let mut heard = self.0.heard.subscribe();
         let heard = heard.wait_for(|heard| answer(heard).is_some()).await;

@@ -56,19 +56,52 @@ fn closes_between_which_a_call_was_answered_well_do_not_count() {
     let error = r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"x"}}"#;
     for (said, is_kept) in [(result, true), (failed, false), (error, false)] {
         let mut bench = Bench::initialized();
-        let mut last = KEPT;
-        for _ in 0..3 {
+        for close in 1..=3 {
+            bench.front(&call("7"));
+            let sent = bench.backend_gets();
+            assert_eq!(sent.len(), 1, "{sent:?}");
+            let sent: serde_json::Value = serde_json::from_str(&sent[0]).expect("JSON");
+            assert_eq!(sent["method"], "tools/call");
+            bench.backend(&said.replace("ID", &sent["id"].to_string()));
+            assert_eq!(bench.front_gets(), [said.replace("ID", "7")]);
+            let met = comes_back(&mut bench, true, None);
+            if close == 3 && !is_kept {
+                assert_eq!(met, replaced("the server was closed 3 times within 60 s"));
+                break;
+            }
+            assert_eq!(met, KEPT, "{said}");
+            bench.front(&initialize("0", "2025-06-18", "{}"));
+            bench.is_pinged();
+            assert_eq!(bench.front_gets(), [ANSWER.replace("ID", "0")]);
+        }
+    }
+}
+
+/// One good answer before the closes, or between the first and the last of them, as the rule has it.
+#[test]
+fn only_closes_since_the_last_good_answer_count() {
+    let mut bench = Bench::initialized();
+    let come = |bench: &mut Bench, calls: bool| {
+        if calls {
             bench.front(&call("7"));
             let sent = bench.backend_gets();
             let sent: serde_json::Value = serde_json::from_str(&sent[0]).expect("JSON");
-            bench.backend(&said.replace("ID", &sent["id"].to_string()));
-            bench.front_gets();
-            last = comes_back(&mut bench, true, None);
-            bench.front(&initialize("0", "2025-06-18", "{}"));
+            bench.backend(&answer(&sent["id"].to_string()));
             bench.front_gets();
         }
-        assert_eq!(last == KEPT, is_kept, "{said}: {last:?}");
+        let met = comes_back(bench, true, None);
+        if met == KEPT {
+            bench.front(&initialize("0", "2025-06-18", "{}"));
+            bench.is_pinged();
+            bench.front_gets();
+        }
+        met
+    };
+    for calls in [true, false, true, false] {
+        assert_eq!(come(&mut bench, calls), KEPT);
     }
+    let why = "the server was closed 3 times within 60 s";
+    assert_eq!(come(&mut bench, false), replaced(why));
 }
 
 /// The official client of 2026 looks for the version on a connection of its own.

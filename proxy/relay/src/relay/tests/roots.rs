@@ -102,11 +102,11 @@ fn other_folders_bring_a_fresh_backend_and_the_call_is_its() {
         ),
         (
             Some(failed("2", "no")),
-            "the host gives no folders (roots) any more, and the server was given some",
+            "the host no longer gives folders (roots), and the server was given some",
         ),
         (
             None,
-            "the host gives no folders (roots) any more, and the server was given some",
+            "the host no longer gives folders (roots), and the server was given some",
         ),
     ] {
         let mut bench = in_folders(&["file:///a"], false, true);
@@ -156,7 +156,7 @@ fn a_host_that_does_not_answer_has_none() {
         bench.wait();
     }
     assert_eq!(bench.now - began, 2_000);
-    let why = "the host gives no folders (roots) any more, and the server was given some";
+    let why = "the host no longer gives folders (roots), and the server was given some";
     assert_eq!(replaced(&mut bench), why);
     let gone = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"it was not answered in time"}}"#;
     assert_eq!(bench.front_gets(), [gone]);
@@ -340,4 +340,139 @@ fn a_call_that_is_open_is_said_to_be() {
     bench.backend(&answer("1"));
     bench.reconnect("{}");
     assert_eq!(bench.relay.effects(), []);
+}
+
+/// The relay answers that itself, and the backend would go on where it is.
+#[test]
+fn a_host_that_has_none_does_not_answer_what_the_backend_has_asked_itself() {
+    let mut bench = in_folders(&["file:///a"], false, true);
+    bench.relay.detach(0, false, bench.now);
+    bench.backend(&ask("5", "roots/list"));
+    bench.attach();
+    bench.front(&initialize("0", "2025-06-18", "{}"));
+    bench.is_pinged();
+    bench.front_gets();
+    bench.front(&call("6"));
+    let why = "the host no longer gives folders (roots), and the server was given some";
+    let dropped = "1 messages of the server that is replaced are dropped";
+    assert_eq!(
+        bench.relay.effects(),
+        [
+            Effect::Say(dropped.into()),
+            Effect::Replace {
+                why: why.into(),
+                kills: false
+            }
+        ]
+    );
+}
+
+/// A backend that has asked itself, and whose next host has that question.
+fn asks_itself(bench: &mut Bench) {
+    bench.relay.detach(0, false, bench.now);
+    bench.backend(&ask("5", "roots/list"));
+    bench.attach();
+    bench.front(&initialize("0", "2025-06-18", CAN));
+    bench.is_pinged();
+    bench.front_gets();
+    bench.front(INITIALIZED);
+    assert_eq!(bench.front_gets(), [ask("5", "roots/list")]);
+}
+
+#[test]
+fn an_error_and_silence_are_no_answer_to_what_the_backend_has_asked_itself() {
+    for is_silent in [false, true] {
+        let mut bench = in_folders(&["file:///a"], false, true);
+        asks_itself(&mut bench);
+        bench.now += 60_000;
+        bench.relay.tick(bench.now);
+        bench.relay.effects();
+        bench.front(&call("6"));
+        if is_silent {
+            bench.now += 2_000;
+            bench.relay.tick(bench.now);
+        } else {
+            bench.front(&failed("5", "no"));
+        }
+        let why = "the host no longer gives folders (roots), and the server was given some";
+        assert_eq!(replaced(&mut bench), why);
+    }
+}
+
+#[test]
+fn what_the_backend_does_not_ask_any_more_the_relay_asks() {
+    let mut bench = in_folders(&["file:///a"], false, true);
+    asks_itself(&mut bench);
+    bench.front(&call("6"));
+    bench.backend(
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}"#,
+    );
+    let got = bench.front_gets();
+    assert!(got.contains(&ask("6", "roots/list")), "{got:?}");
+    assert_eq!(bench.backend_gets(), [""; 0]);
+    bench.front(&roots("6", &["file:///a"]));
+    assert_eq!(bench.backend_gets(), [call("6")]);
+}
+
+/// The backend is told of the folders before it is called in them.
+#[test]
+fn what_the_backend_asks_meanwhile_is_answered_before_the_call() {
+    let mut bench = in_folders(&["file:///a"], false, true);
+    another(&mut bench, CAN);
+    assert_eq!(bench.front_gets(), [ask("2", "roots/list")]);
+    bench.front(&call("5"));
+    bench.backend(&ask("8", "roots/list"));
+    assert_eq!(bench.front_gets(), [ask("8", "roots/list")]);
+    bench.front(&roots("8", &["file:///c"]));
+    bench.front(&roots("2", &["file:///c"]));
+    assert_eq!(
+        bench.backend_gets(),
+        [roots("8", &["file:///c"]), call("5")]
+    );
+    assert_eq!(bench.relay.effects(), []);
+}
+
+/// The next host may have the folders of the first one.
+#[test]
+fn what_a_host_has_called_that_left_before_it_answered_is_not_made() {
+    for is_users in [false, true] {
+        let mut bench = in_folders(&["file:///a"], is_users, true);
+        another(&mut bench, CAN);
+        bench.front_gets();
+        bench.front(&call("5"));
+        bench.front(&ask("6", "tools/list"));
+        bench.relay.detach(0, true, bench.now);
+        let said =
+            "1 calls are not made, since their host has left before it gave its folders (roots)";
+        let (effects, lines) = if is_users {
+            (vec![], vec![call("5"), ask("6", "tools/list")])
+        } else {
+            (vec![Effect::Say(said.into())], vec![ask("6", "tools/list")])
+        };
+        assert_eq!(bench.relay.effects(), effects);
+        assert_eq!(bench.backend_gets(), lines);
+    }
+}
+
+/// The host has its two seconds from what it calls itself.
+#[test]
+fn what_a_former_host_has_called_hurries_nobody() {
+    let mut bench = in_folders(&["file:///a"], false, true);
+    bench.front(&call("4"));
+    bench.relay.detach(0, true, bench.now);
+    bench.attach();
+    bench.front(&initialize("0", "2025-06-18", CAN));
+    bench.is_pinged();
+    assert_eq!(bench.front_gets(), [ANSWER.replace("ID", "0")]);
+    bench.front(INITIALIZED);
+    assert_eq!(bench.front_gets(), [ask("2", "roots/list")]);
+    bench.now += 60_000;
+    bench.relay.tick(bench.now);
+    assert_eq!(bench.relay.effects(), []);
+    bench.front(&call("5"));
+    bench.now += 1_999;
+    bench.relay.tick(bench.now);
+    assert_eq!(bench.relay.effects(), []);
+    bench.front(&roots("2", &["file:///a"]));
+    assert_eq!(bench.backend_gets().len(), 2);
 }

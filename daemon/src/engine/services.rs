@@ -1,0 +1,194 @@
+//! Leases on the names of services, and the backends of their sessions.
+
+use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId};
+use mcp_sessiond_proto::backends::{Backend, KeepRequest, Kept};
+use mcp_sessiond_proto::services::{ServeRequest, Served, ServiceLease};
+use mcp_sessiond_proto::time::now_ms;
+use mcp_sessiond_proto::{BackendName, Epoch, Error, ServiceName, SessionId};
+use mcp_sessiond_registry::{KeeperRecord, ServiceSession};
+
+use super::Engine;
+use super::adopt::ServiceCopy;
+use super::backends::{ending, is_above, of_service};
+use super::claim::failed;
+use crate::counters::count;
+use crate::storage::RecordId;
+
+impl Engine {
+    /// Leases a name to the peer, until it exits or releases the lease.
+    ///
+    /// # Errors
+    /// [`Error::ServiceTaken`] while another process holds the lease; [`Error::LeaseEnded`] if the
+    /// peer has exited or its deadline has passed; or when the records can't be written.
+    pub async fn lease_service(
+        &self,
+        peer: &PinnedProcess,
+        request: ServeRequest,
+    ) -> Result<Served, Error> {
+        let since_ms = now_ms();
+        let (epoch, kept) = {
+            let mut state = self.lock();
+            state.ledger.check()?;
+            state
+                .exits
+                .add(peer.clone())
+                .map_err(|error| failed(&error))?;
+            state.take_in_exits(self.now());
+            let is_late = request
+                .until_ms
+                .is_some_and(|until| until < process::monotonic_ms());
+            let leased = if !peer.is_alive() || is_late {
+                Err(Error::LeaseEnded)
+            } else {
+                let leased = state
+                    .registry
+                    .lease_service(&request.service, peer.id(), since_ms);
+                leased.map(|service| service.epoch)
+            };
+            self.apply(&mut state);
+            state.unwatch(&peer.id());
+            (leased?, state.ledger.waiter())
+        };
+        kept.kept().await?;
+        Ok(Served { epoch })
+    }
+
+    /// The peer releases its lease on a name.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest, or another process's.
+    pub async fn release_service(
+        &self,
+        peer: &PinnedProcess,
+        request: ServiceLease,
+    ) -> Result<(), Error> {
+        let ServiceLease { service, epoch } = request;
+        self.tell_and_keep(|registry| registry.release_service(&service, epoch, peer.id()))
+            .await?;
+        self.lock().unwatch(&peer.id());
+        Ok(())
+    }
+
+    /// Registers `peer` as the keeper of a service's session. It must be a descendant of the
+    /// process that holds the lease.
+    pub(super) async fn keep_service_backend(
+        &self,
+        peer: &PinnedProcess,
+        service: ServiceName,
+        request: KeepRequest,
+    ) -> Result<Kept, Error> {
+        let KeepRequest {
+            session,
+            epoch,
+            keeper: name,
+            program,
+            backend,
+            server,
+            ..
+        } = request;
+        let served = self.look(|registry| registry.served_under(&service, epoch).cloned())?;
+        let holder = served.holder.ok_or(Error::LeaseEnded)?;
+        if !is_above(holder, peer)? {
+            return Err(Error::NotAnAncestor { pid: holder.pid });
+        }
+        let of = (service, session);
+        let since_ms = served.since_ms;
+        let copy = ServiceCopy {
+            service: of.0.clone(),
+            session: of.1.clone(),
+            backend: backend.clone(),
+            program: program.clone(),
+            since_ms,
+        };
+        let keeper = KeeperRecord {
+            of: backend,
+            ..KeeperRecord::new(peer.id(), name, program)
+        };
+        let kept = {
+            let mut state = self.lock();
+            state.ledger.check()?;
+            state
+                .exits
+                .add(peer.clone())
+                .map_err(|error| failed(&error))?;
+            state.take_in_exits(self.now());
+            let is_new = !state.registry.is_keeper(&peer.id());
+            let registered = match state.registry.serves(&of.0, epoch, holder) {
+                Ok(()) if peer.is_alive() => {
+                    state.registry.keep_service_backend(&of, epoch, keeper)
+                }
+                Ok(()) => Err(Error::LeaseEnded),
+                Err(error) => Err(error),
+            };
+            self.apply(&mut state);
+            state.unwatch(&peer.id());
+            registered?;
+            if is_new {
+                count(&self.meters.counters.backends_kept_total);
+            }
+            state.ledger.waiter()
+        };
+        kept.kept().await?;
+        let linger_ms = self.settings().loaded.config.http.linger_ms;
+        Ok(Kept {
+            discover: self.discover(server.as_ref()),
+            ..self.kept(None, (linger_ms, linger_ms), copy.text())
+        })
+    }
+
+    /// The backend of this name, of a service's session, for the process that holds the lease under
+    /// this epoch. None: there is none.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest, or another process's. [`Error::Unavailable`] while
+    /// the former one is being ended.
+    pub fn find_service_backend(
+        &self,
+        peer: ProcessId,
+        of: &ServiceSession,
+        epoch: Epoch,
+        name: Option<&BackendName>,
+    ) -> Result<Option<Backend>, Error> {
+        self.tell(|registry| {
+            registry.serves(&of.0, epoch, peer)?;
+            match registry.service_backend(of, name) {
+                Some(keeper) if keeper.ending => Err(ending()),
+                None if !registry.is_service_backend_free(of, name) => Err(ending()),
+                keeper => Ok(keeper.map(|keeper| of_service(of, keeper))),
+            }
+        })
+    }
+
+    /// A session has ended in the storage. If it is a service's, ends its backend.
+    pub(super) fn end_service_session(&self, place: &RecordId) {
+        let service = place
+            .owner
+            .strip_prefix("service ")
+            .and_then(|name| name.parse().ok());
+        if let Some(of) = service.zip(place.name.parse::<SessionId>().ok()) {
+            self.tell(|registry| registry.end_service_session(&of));
+        }
+    }
+
+    /// The sessions of services that have a backend.
+    pub fn served_sessions(&self) -> Vec<ServiceSession> {
+        let mut all: Vec<ServiceSession> = self.look(|registry| {
+            registry
+                .service_backends()
+                .map(|(of, _)| of.clone())
+                .collect()
+        });
+        all.dedup();
+        all
+    }
+
+    /// Whether a process has leased a service, or a service's session has a backend.
+    pub fn serves(&self) -> bool {
+        self.look(|registry| registry.services().next().is_some())
+    }
+
+    /// Ends the backend of a service's session that has ended.
+    pub fn end_served(&self, of: &ServiceSession) {
+        self.tell(|registry| registry.end_service_session(of));
+    }
+}
