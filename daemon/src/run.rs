@@ -43,6 +43,9 @@ pub use detach::launch;
 /// How long closing the databases may take: their logs have to be moved into them.
 const CLOSE: Duration = Duration::from_secs(2);
 
+/// How long the start waits until what it has found is on record.
+const RECORDED_WAIT: Duration = Duration::from_secs(1);
+
 /// How a daemon is started.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -253,6 +256,9 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
         tokio::spawn(async move { daemon.engine.run().await })
     };
     let scraped = scraped.map(|address| tokio::spawn(exporter::serve(address, daemon.clone())));
+    // That earlier records were lost is on record before anybody hears that this daemon runs: it may
+    // be killed at once. A disk that is full keeps nobody waiting.
+    let _ = tokio::time::timeout(RECORDED_WAIT, daemon.engine.recorded()).await;
     report_ready(options.detached)?;
     tracing::info!(directory = %directory.path().display(), started_by, "ready");
     let end = tokio::select! {

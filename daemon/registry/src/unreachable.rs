@@ -270,11 +270,15 @@ impl Registry {
         }
     }
 
-    /// The same for what is told of it: a session without a backend may never have had one.
+    /// The same for what is told of it: a session without a backend may never have had one, or one
+    /// that has ended with its front.
     fn has_shown_use(&self, session: &SessionRecord) -> Option<bool> {
         let is_bare = session.keepers.is_empty() && session.digest.is_none();
         if is_bare && session.rule.source != RuleSource::Library {
-            return Some(self.touched.contains(&session.id));
+            let left = self.left.get(&session.id).into_iter();
+            let mut left = left.flat_map(BTreeMap::values);
+            let is_used = left.any(|left| left.epoch == session.epoch && left.used);
+            return Some(is_used || self.touched.contains(&session.id));
         }
         self.was_used(session)
     }

@@ -14,7 +14,7 @@ use mcp_sessiond_bundle::Pipe;
 use mcp_sessiond_process::runtime;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
-use tokio::task::yield_now;
+use tokio::time::sleep;
 
 use super::FAILED;
 use super::client::Client;
@@ -30,6 +30,9 @@ use crate::notices::print;
 use crate::server::connector::Connected;
 use crate::server::keeper_connector::SessionCalls;
 use crate::signals::{Leaving, exit};
+
+/// How long what carries lines may take to say what is not answered.
+const CARRIED_WAIT: Duration = Duration::from_millis(50);
 
 /// Runs a front in a runtime, and returns its exit code.
 pub(crate) fn in_runtime(serve: impl FnOnce(&Runtime) -> io::Result<ExitCode>) -> ExitCode {
@@ -124,8 +127,8 @@ impl PipeFront {
         let done = async {
             // Its sender is the front's.
             let _ = leaving.wait_for(|leaving| *leaving >= Leaving::Late).await;
-            // It may have come behind the turn of what carries lines, which has the next one.
-            yield_now().await;
+            // What carries lines hears of it by a waker of its own, perhaps later, and ends by itself.
+            sleep(CARRIED_WAIT).await;
         };
         // What is not answered is said before nobody carries lines any more.
         tokio::select! {

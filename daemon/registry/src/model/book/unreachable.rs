@@ -131,7 +131,11 @@ impl Book {
         let has_token = entry.id.as_ref().is_some_and(|id| self.tokens.contains(id));
         let is_bare = entry.keepers.is_empty() && !has_token;
         match entry.rule.source {
-            RuleSource::Table | RuleSource::Asked if is_bare => Some(entry.touched),
+            RuleSource::Table | RuleSource::Asked if is_bare => {
+                let mut left = entry.left.values();
+                let is_used = left.any(|left| left.epoch.0 == entry.epoch && left.used);
+                Some(is_used || entry.touched)
+            }
             _ => self.was_used(entry),
         }
     }
