@@ -58,11 +58,11 @@ enum Check {
     Due,
     /// It was, under this number, or by the backend itself, which has none; and since when a call waits
     /// for that.
-    Asked(Option<u64>, Option<Millis>),
+    WaitsForHost(Option<u64>, Option<Millis>),
     /// The backend was told that they are others, and is to ask itself; until then.
     Asks(Millis),
     /// It is answered with what waits for it. Calls go behind that.
-    Answered,
+    GivenByHost,
 }
 
 impl Roots {
@@ -74,9 +74,9 @@ impl Roots {
     /// When the wait is over.
     pub(super) fn due(&self) -> Option<Millis> {
         match self.check {
-            Check::Asked(_, since) => since.map(|since| since.saturating_add(HOST_WAIT_MS)),
+            Check::WaitsForHost(_, since) => since.map(|since| since.saturating_add(HOST_WAIT_MS)),
             Check::Asks(until) => Some(until),
-            Check::Done | Check::Due | Check::Answered => None,
+            Check::Done | Check::Due | Check::GivenByHost => None,
         }
     }
 
@@ -88,12 +88,12 @@ impl Roots {
     /// The backend is given what it has asked for. None: it gets an error, with which it goes on in what
     /// it has, as far as anybody knows.
     fn note_answer(&mut self, given: Option<Uris>) {
-        let is_compared = matches!(self.check, Check::Due | Check::Asked(..));
+        let is_compared = matches!(self.check, Check::Due | Check::WaitsForHost(..));
         if given.is_some() || !is_compared {
             self.known = given;
         }
-        if matches!(self.check, Check::Asks(_) | Check::Asked(None, _)) {
-            self.check = Check::Answered;
+        if matches!(self.check, Check::Asks(_) | Check::WaitsForHost(None, _)) {
+            self.check = Check::GivenByHost;
         }
     }
 
@@ -140,7 +140,7 @@ impl Relay {
         // A former host's call is nothing that this one has to hurry for.
         let mut calls = self.calls.open.values();
         let waits = calls.any(|call| self.is_held_call(call));
-        self.roots.check = Check::Asked(number, waits.then_some(now));
+        self.roots.check = Check::WaitsForHost(number, waits.then_some(now));
     }
 
     /// Whether the backend waits for the answer to a question of its own.
@@ -157,7 +157,7 @@ impl Relay {
 
     /// The backend does not wait any more for what it has asked.
     pub(super) fn question_ended(&mut self, now: Millis) {
-        if matches!(self.roots.check, Check::Asked(None, _)) && !self.asks_for_roots() {
+        if matches!(self.roots.check, Check::WaitsForHost(None, _)) && !self.asks_for_roots() {
             self.roots.check = Check::Due;
             self.ask_for_roots(now);
         }
@@ -168,9 +168,9 @@ impl Relay {
     pub(super) fn roots_host_left(&mut self) {
         match self.roots.check {
             // The calls are behind the answer.
-            Check::Done | Check::Answered => return,
-            Check::Due | Check::Asked(..) if !self.limits.is_users => {}
-            Check::Due | Check::Asked(..) | Check::Asks(_) => {
+            Check::Done | Check::GivenByHost => return,
+            Check::Due | Check::WaitsForHost(..) if !self.limits.is_users => {}
+            Check::Due | Check::WaitsForHost(..) | Check::Asks(_) => {
                 self.roots.check = Check::Done;
                 return;
             }
@@ -198,14 +198,15 @@ impl Relay {
 
     /// The attached host has made a call: it waits for no longer than a host may need.
     pub(super) fn note_waiting_call(&mut self, now: Millis) {
-        if let Check::Asked(_, since) = &mut self.roots.check {
+        if let Check::WaitsForHost(_, since) = &mut self.roots.check {
             since.get_or_insert(now);
         }
     }
 
     /// Whether an answer of the host is the one to the relay's own request.
     pub(super) fn takes_roots(&mut self, number: u64, message: &Message<'_>, now: Millis) -> bool {
-        let is_ours = matches!(self.roots.check, Check::Asked(Some(asked), _) if asked == number);
+        let is_ours =
+            matches!(self.roots.check, Check::WaitsForHost(Some(asked), _) if asked == number);
         if is_ours {
             self.compare_roots(uris(message.result()).as_ref(), now);
         }
@@ -216,7 +217,7 @@ impl Relay {
     /// takes its place.
     pub(super) fn host_gives_roots(&mut self, message: &Message<'_>, now: Millis) -> bool {
         let given = uris(message.result());
-        let is_compared = matches!(self.roots.check, Check::Asked(None, _));
+        let is_compared = matches!(self.roots.check, Check::WaitsForHost(None, _));
         if is_compared && given.is_none() && self.roots.known.is_some() && !self.limits.is_users {
             self.compare_roots(None, now);
             return true;
@@ -229,7 +230,7 @@ impl Relay {
     fn compare_roots(&mut self, found: Option<&Uris>, now: Millis) {
         if found == self.roots.known.as_ref() {
             // The backend may have been given them just now: that goes before the calls.
-            self.roots.check = Check::Answered;
+            self.roots.check = Check::GivenByHost;
             return;
         }
         self.roots.check = Check::Done;
@@ -256,7 +257,7 @@ impl Relay {
             return;
         }
         match self.roots.check {
-            Check::Asked(number, _) => {
+            Check::WaitsForHost(number, _) => {
                 if let Some(number) = number {
                     self.tell_front(answers::cancelled(number, "it was not answered in time"));
                 }
@@ -270,7 +271,7 @@ impl Relay {
     pub(super) fn pull_before_calls(&mut self) -> Option<Entry<ToBackend>> {
         let calls = &self.calls.open;
         let call = |number: &u64| calls.get(number);
-        let is_answered = matches!(self.roots.check, Check::Answered);
+        let is_answered = matches!(self.roots.check, Check::GivenByHost);
         let next = self.to_backend.pull_if(|part| match part {
             ToBackend::Answer | ToBackend::Initialized => true,
             ToBackend::Cancel(number) => call(number).is_some_and(|call| call.kind.sent),
