@@ -17,7 +17,7 @@ use mcp_sessiond_http_session::handshake::Handshake;
 use mcp_sessiond_http_session::policy::Policy;
 pub use mcp_sessiond_http_session::session::Disuse;
 use mcp_sessiond_http_session::session::HttpSession;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, RwLock, mpsc};
 use tokio::time::{Duration, Instant, timeout};
 
 use crate::backend::{Backends, Slot};
@@ -133,6 +133,8 @@ pub struct Live {
     backend: Slot,
     /// Notified when a server is gone, and all that it has said is stored.
     gone: Notify,
+    /// Held by whoever sends calls, until it is known whether the server has got them.
+    sending: RwLock<()>,
 }
 
 impl fmt::Debug for Live {
@@ -170,6 +172,7 @@ impl Live {
             state: Mutex::new(state),
             backend: Slot::default(),
             gone: Notify::new(),
+            sending: RwLock::default(),
         })
     }
 
@@ -420,25 +423,31 @@ impl Live {
             return Ok(false);
         };
         backend.end().await;
-        // What it has said is stored before a fresh one says anything.
+        self.left(backend.incarnation()).await?;
+        *slot = None;
+        drop(timeout(STORE_WAIT, backend.gone()).await);
+        Ok(true)
+    }
+
+    /// Waits until the server of this incarnation, which ends, is gone, and what it has said is stored:
+    /// before a fresh one says anything.
+    ///
+    /// # Errors
+    /// When that takes longer than [`STORE_WAIT`].
+    async fn left(&self, incarnation: &str) -> Result<(), Refusal> {
         let gone = async {
             loop {
                 let mut gone = pin!(self.gone.notified());
                 gone.as_mut().enable();
-                if !self.state().session.is_running(backend.incarnation()) {
+                if !self.state().session.is_running(incarnation) {
                     return;
                 }
                 gone.await;
             }
         };
-        if timeout(STORE_WAIT, gone).await.is_err() {
-            return Err(Refusal::for_now(
-                "the server is ending, and has not ended yet: try again",
-            ));
-        }
-        *slot = None;
-        drop(timeout(STORE_WAIT, backend.gone()).await);
-        Ok(true)
+        timeout(STORE_WAIT, gone)
+            .await
+            .map_err(|_| Refusal::for_now("the server is ending, and has not ended yet: try again"))
     }
 }
 

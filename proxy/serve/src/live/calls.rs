@@ -73,29 +73,37 @@ impl Live {
                 .map(|id| outcome_unknown(id));
             let (opened, primed) = self.open(&*server, &calls, is_batch, &origin, will).await?;
             let stream = opened.id().clone();
+            let sending = self.sending.read().await;
             match self.opened(&stream, server.incarnation()) {
                 Ok(Some(reading)) => {
                     let untold = self.state().untold.take();
-                    if let Some(untold) = untold {
+                    if let Some(untold) = &untold {
                         // Before its answer.
                         self.keep(Message {
                             nth: 0,
                             stream: stream.clone(),
                             what: Use::Plain,
-                            message: untold,
+                            message: untold.clone(),
                         })
                         .await;
                     }
-                    self.send(&*server, &stream, &calls, lines).await;
-                    return Ok(self.tail(stream, &primed, reading));
+                    if self.send(&*server, &stream, &calls, &lines).await {
+                        return Ok(self.tail(stream, &primed, reading));
+                    }
+                    let mut state = self.state();
+                    state.session.not_opened(&stream);
+                    state.untold = state.untold.take().or(untold);
                 }
                 // The server has ended meanwhile.
-                Ok(None) => drop(opened.close().await),
+                Ok(None) => {}
                 Err(refusal) => {
                     drop(opened.close().await);
                     return Err(refusal);
                 }
             }
+            drop(sending);
+            drop(opened.close().await);
+            self.left(server.incarnation()).await?;
         }
     }
 
@@ -161,15 +169,26 @@ impl Live {
         }
     }
 
-    async fn send(&self, server: &dyn Backend, stream: &StreamId, calls: &[Id], lines: Vec<Bytes>) {
-        for (id, line) in calls.iter().zip(lines) {
+    /// Sends the server the calls of a stream. False: it has ended, and has got none of them.
+    async fn send(
+        &self,
+        server: &dyn Backend,
+        stream: &StreamId,
+        calls: &[Id],
+        lines: &[Bytes],
+    ) -> bool {
+        for (nth, (id, line)) in calls.iter().zip(lines).enumerate() {
             if let Err(Ended { may_have_arrived }) =
-                server.send(to_server(&line, stream.as_str())).await
+                server.send(to_server(line, stream.as_str())).await
             {
+                if nth == 0 && !may_have_arrived {
+                    return false;
+                }
                 let effects = self.state().session.not_sent(stream, id, may_have_arrived);
                 self.carry_out(effects).await;
             }
         }
+        true
     }
 
     fn tail(self: &Arc<Self>, stream: StreamId, primed: &Appended, reading: EventReceiver) -> Tail {

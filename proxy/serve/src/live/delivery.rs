@@ -9,9 +9,9 @@ use mcp_sessiond_client::{Error, RequestId, SessionError, SessionStatus, Stream}
 use mcp_sessiond_http_session::keep::{Failure, Keep, Message, Next, Use, too_large};
 use mcp_sessiond_http_session::session::Effect;
 use mcp_sessiond_http_session::substitute::undeliverable_request;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use super::{Live, StoredEvent};
+use super::{Live, STORE_WAIT, StoredEvent};
 use crate::backend::{Backend, ServerLine};
 
 /// The pause before the daemon is asked again.
@@ -205,8 +205,9 @@ impl Live {
         }
     }
 
-    /// The server is gone: the outcome of its open calls is unknown.
+    /// The server is gone: the outcome of the open calls that it has got is unknown.
     async fn on_backend_lost(&self, backend: &dyn Backend) {
+        drop(timeout(STORE_WAIT, self.sending.write()).await);
         let effects = self.state().session.gone(backend.incarnation());
         self.gone.notify_waiters();
         self.backend.forget(backend.incarnation()).await;

@@ -240,7 +240,7 @@ impl Link {
                     }
                 }
                 Event::Input(Some(input)) => self.handle(input),
-                Event::Written(Ok(())) => {}
+                Event::Written(Ok(())) => self.is_written = self.is_sent,
                 Event::Written(Err(_)) | Event::Frame(Ok(None) | Err(_)) => {
                     return ConnectionEnd::Broken;
                 }
@@ -332,7 +332,7 @@ impl Link {
         if let Some((kind, number)) = self.lane.pop_front() {
             pending.put(kind, number, Bytes::new());
         } else if let (false, Some((line, _))) = (self.is_sent, self.sends.front()) {
-            (self.is_sent, self.is_written) = (true, true);
+            self.is_sent = true;
             pending.put(Kind::Line, self.taken + 1, line.clone());
         }
     }
