@@ -376,7 +376,15 @@ impl Registry {
             .map(|session| session.id.clone())
     }
 
+    /// A fresh session's claim is told what a keeper is about to say.
     fn choose(&self, claim: &Claim, key: Key) -> Choice {
+        match self.choose_now(claim, key) {
+            Choice::Open(_) if self.awaits_word(claim, key) => Choice::Wait,
+            choice => choice,
+        }
+    }
+
+    fn choose_now(&self, claim: &Claim, key: Key) -> Choice {
         if let Some(own) = self.held_with_key(claim, key) {
             return Choice::Keep(own);
         }
@@ -410,12 +418,17 @@ impl Registry {
         self.siblings(claim.host, claim.key, claim.siblings, claim.rule)
     }
 
-    /// The holder did not go in time, so it is no predecessor but a sibling.
+    /// The holder did not go in time, so it is no predecessor but a sibling; or a keeper has not said
+    /// what it was to say.
     fn give_up(&mut self, claim: &Claim, key: Key, ended: Option<Loss>) {
         if let Wants::Users { .. } = claim.wants {
             return self.own_or_refuse(claim, key);
         }
-        self.apply(claim, key, Choice::Open(Outcome::FreshHeld), ended);
+        let choice = match self.choose_now(claim, key) {
+            Choice::Wait => Choice::Open(Outcome::FreshHeld),
+            choice => choice,
+        };
+        self.apply(claim, key, choice, ended);
         self.reconsider(claim.host, key);
     }
 

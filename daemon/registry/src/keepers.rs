@@ -349,10 +349,6 @@ impl Registry {
         exits: &[ProcessId],
     ) -> Option<SessionId> {
         let words = self.last_words.remove(process);
-        // It can't say any more whether it was used.
-        if let Some((host, key, rule)) = self.ended_by_rule.remove(process) {
-            self.note_rule(host, key, rule);
-        }
         let is_faulty = self.faulty.remove(process).is_some();
         let of = self.kept_by.remove(process);
         let session = of.as_ref().and_then(|id| self.sessions.get_mut(id));

@@ -400,6 +400,10 @@ impl Registry {
             .filter_map(|process| self.held_by.remove(process));
         let held: Vec<SessionId> = held.flatten().collect();
         self.free(&held);
+        for process in processes {
+            // It can't say any more whether it was used.
+            self.note_word(*process, true);
+        }
         self.grant_waiting(&held.into_iter().chain(changed).collect::<Vec<_>>());
         self.drop_idle_user();
     }

@@ -248,6 +248,6 @@ impl Registry {
 }
 
 /// Whether what is on record under a key is what this claim would ask for.
-fn is_led(claim: &Claim, key: Key, of: &Key) -> bool {
+pub(super) fn is_led(claim: &Claim, key: Key, of: &Key) -> bool {
     *of == key || Some(*of) == claim.former
 }

@@ -8,6 +8,7 @@ use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Error, Label, Loss, Resume, SessionId, Siblings};
 
+use super::losses::is_led;
 use super::{Claim, Effect, Millis, Registry, Rule, RuleSource, SessionRecord};
 
 /// How a front has left, as its keeper tells it.
@@ -36,10 +37,7 @@ impl Registry {
         keeper: ProcessId,
         left: Departure,
     ) -> Result<(), Error> {
-        let ended = self.ended_by_rule.remove(&keeper);
-        if let Some((host, key, rule)) = ended.filter(|_| left.used) {
-            self.note_rule(host, key, rule);
-        }
+        self.note_word(keeper, left.used);
         let session = self.kept(keeper, name)?;
         if session.public_id() != told {
             return Err(Error::UnknownBackend);
@@ -60,6 +58,28 @@ impl Registry {
             self.end_unreachable(owner, key);
         }
         Ok(())
+    }
+
+    /// A keeper whose session has ended by a rule has said, or shown by its end, whether it was used.
+    pub(super) fn note_word(&mut self, keeper: ProcessId, used: bool) {
+        let Some((host, key, rule)) = self.ended_by_rule.remove(&keeper) else {
+            return;
+        };
+        if used {
+            self.note_rule(host, key, rule);
+        }
+        self.reconsider(host, key);
+    }
+
+    /// Whether a keeper is about to say something that this claim has to be told.
+    pub(super) fn awaits_word(&self, claim: &Claim, key: Key) -> bool {
+        let Some(owner) = self.owners.get(&claim.host) else {
+            return false;
+        };
+        let mut ended = self.ended_by_rule.values();
+        ended.any(|(host, of, _)| {
+            *host == claim.host && is_led(claim, key, of) && !owner.rules.contains_key(of)
+        })
     }
 
     /// A session's front has said, beside its keepers, that it leaves in an orderly way: its session
@@ -168,8 +188,15 @@ impl Registry {
                 // They say it when they see that their front is gone.
                 (None, Some(session)) if session.rule.source == RuleSource::Table => {
                     let told = (owner, key, loss_of(session.rule));
-                    let keepers = session.keepers.iter().map(|keeper| (keeper.process, told));
-                    self.ended_by_rule.extend(keepers);
+                    let said = self.left.get(&id);
+                    let has_said = |keeper: &ProcessId| {
+                        let left = said.and_then(|said| said.get(keeper));
+                        left.is_some_and(|left| left.epoch == session.epoch)
+                    };
+                    let keepers = session.keepers.iter().map(|keeper| keeper.process);
+                    let silent = keepers.filter(|keeper| !has_said(keeper));
+                    self.ended_by_rule
+                        .extend(silent.map(|keeper| (keeper, told)));
                 }
                 _ => {}
             }

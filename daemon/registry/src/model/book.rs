@@ -328,11 +328,6 @@ impl Book {
             }
         }
         self.words.retain(|keeper, _| !dead.contains(keeper));
-        for keeper in dead {
-            if let Some((host, key, rule)) = self.unsaid.remove(keeper) {
-                self.note_rule(host, key, rule);
-            }
-        }
         self.refuse(|claim| dead.contains(&claim.process), "lease_ended");
         let has_lost_host = |claim: &Claim| {
             let own = claim.own.as_ref().map(|own| own.claim.host);
@@ -390,6 +385,9 @@ impl Book {
                 (Some(of), Some(loss)) => self.note_member(owner, key, of, *loss),
                 (None, Some(loss)) => self.note(owner, key, Some(*loss)),
             }
+        }
+        for keeper in dead {
+            self.word_of(*keeper, true);
         }
         self.look_after_all(
             free.into_iter()
@@ -482,11 +480,17 @@ impl Book {
 
     /// The same of a keeper whose session has ended by a rule.
     pub(super) fn left_late(&mut self, keeper: ProcessId, left: Departure) {
-        if let Some((host, key, rule)) = self.unsaid.remove(&keeper)
-            && left.used
-        {
+        self.word_of(keeper, left.used);
+    }
+
+    fn word_of(&mut self, keeper: ProcessId, used: bool) {
+        let Some((host, key, rule)) = self.unsaid.remove(&keeper) else {
+            return;
+        };
+        if used {
             self.note_rule(host, key, rule);
         }
+        self.reconsider(host, key);
     }
 
     /// A keeper tells why it is about to end.
@@ -711,7 +715,9 @@ impl Book {
         if claim.host == ProcessId::USER {
             return self.own_or_refuse(claim);
         }
-        self.apply(claim, None, Outcome::FreshHeld, None);
+        let decided = self.decide_now(claim);
+        let (entry, outcome) = decided.unwrap_or((None, Outcome::FreshHeld));
+        self.apply(claim, entry, outcome, None);
         self.reconsider(claim.host, key);
     }
 }

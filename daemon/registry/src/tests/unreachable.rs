@@ -69,6 +69,10 @@ pub(super) fn of_two(bench: &mut Bench, pid: u32, keepers: [u32; 2]) -> Lease {
         deadline: 0,
         ..bench.claim_of(HOST, pid)
     };
+    of_two_by(bench, claim, keepers)
+}
+
+fn of_two_by(bench: &mut Bench, claim: Claim, keepers: [u32; 2]) -> Lease {
     let lease = granted(bench.tell(claim));
     for (keeper, name) in keepers.into_iter().zip(["files", "web"]) {
         let record = KeeperRecord::new(process(keeper), KeeperName(keeper), "server".into());
@@ -656,12 +660,17 @@ fn after_a_close_only_a_front_that_was_started_at_once_has_the_server_of_a_conve
                     bench = bench.restart();
                 }
                 assert!(bench.has(&lease), "{what}: its host may reconnect");
-                granted(bench.tell(claim))
+                let answers = bench.tell(claim);
+                if has_keeper && restarts && !resumed {
+                    // The next daemon does not know whether it was used.
+                    assert_eq!(answers, [], "{what}");
+                    granted(bench.exit(&[50]))
+                } else {
+                    granted(answers)
+                }
             };
             assert_eq!(next.session == lease.session, resumed, "{what}");
-            // What the next daemon does not know it is told by the keeper, when that ends.
-            let is_known = !(has_keeper && restarts);
-            let because = (!resumed && is_known).then_some(Loss::ClosedEarlier);
+            let because = (!resumed).then_some(Loss::ClosedEarlier);
             assert_eq!(next.because, because, "{what}");
         }
     }
@@ -793,5 +802,59 @@ fn where_nothing_is_resumed_a_session_ends_with_its_holder_and_a_used_one_is_tol
         let claim = ruled(&mut bench, 2, Resume::Never);
         let next = granted(bench.tell(claim));
         assert_eq!((next.outcome, next.because), (Outcome::FreshNever, because));
+    }
+}
+
+/// A claim that comes before the keepers of a list's servers have all said whether these were used is
+/// answered when one has said so, or when its time is over.
+#[test]
+fn a_claim_is_told_what_a_keeper_is_about_to_say() {
+    for (said, because) in [
+        (Some([true, false]), Some(Loss::Closed)),
+        (Some([false, true]), Some(Loss::Closed)),
+        (Some([false, false]), None),
+        (None, None),
+    ] {
+        let mut bench = Bench::new();
+        let claim = ruled(&mut bench, 1, Resume::Cut);
+        let lease = of_two_by(&mut bench, claim, [51, 52]);
+        bench
+            .registry
+            .front_closed(&lease.session, lease.epoch, None);
+        bench.exit(&[1]);
+        let claim = Claim {
+            deadline: WAIT,
+            ..ruled(&mut bench, 2, Resume::Cut)
+        };
+        assert_eq!(bench.tell(claim), [], "{said:?}");
+        let mut answers = Vec::new();
+        for (keeper, used) in [51, 52].into_iter().zip(said.into_iter().flatten()) {
+            assert_eq!(answers, [], "{said:?}");
+            let left = Departure {
+                epoch: lease.epoch,
+                orderly: true,
+                at_ms: None,
+                used,
+            };
+            // It has to end.
+            let name = KeeperName(keeper);
+            let _ = bench
+                .registry
+                .front_left(&lease.session, name, process(keeper), left);
+            answers = bench.answers();
+            if used {
+                break;
+            }
+        }
+        if said.is_none() {
+            bench.registry.passed(WAIT);
+            answers = bench.answers();
+        }
+        let next = granted(answers);
+        assert_eq!(
+            (next.outcome, next.because),
+            (Outcome::FreshFirst, because),
+            "{said:?}"
+        );
     }
 }

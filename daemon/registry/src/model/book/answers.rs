@@ -6,6 +6,18 @@ impl Book {
     /// The entry that the claim gets, or None for a new one. None as a whole: the claim has to
     /// wait.
     pub(super) fn decide(&self, claim: &Claim) -> Option<(Option<u64>, Outcome)> {
+        let rules = self.hosts.get(&claim.host).map(|host| &host.rules);
+        let is_awaited = self.unsaid.values().any(|(host, key, _)| {
+            *host == claim.host
+                && [claim.key, claim.former].contains(&Some(*key))
+                && rules.is_some_and(|rules| !rules.contains_key(key))
+        });
+        self.decide_now(claim)
+            .filter(|(entry, _)| entry.is_some() || !is_awaited)
+    }
+
+    /// The same, whatever a keeper may be about to say.
+    pub(super) fn decide_now(&self, claim: &Claim) -> Option<(Option<u64>, Outcome)> {
         if claim.host == ProcessId::USER {
             return self.decide_named(claim);
         }

@@ -118,6 +118,10 @@ impl Book {
                 None if entry.rule.source != RuleSource::Table => {}
                 None => {
                     for (keeper, _) in entry.keepers.values() {
+                        let said = entry.left.get(keeper);
+                        if said.is_some_and(|left| left.epoch.0 == entry.epoch) {
+                            continue;
+                        }
                         self.unsaid
                             .insert(*keeper, (owner, key, loss_of(entry.rule)));
                     }
