@@ -8,6 +8,8 @@ from wire import parsed, parts, whole
 
 CLIENT = {"name": "kills", "version": "1"}
 VERSION = "2025-11-25"
+# Seconds from the end of input after which a host sends a signal: the SDKs wait for 2.
+SIGNALLED = 0.2
 
 
 class Call:
@@ -137,13 +139,19 @@ class Stdio:
         call.answered(message)
 
     async def close(self, seconds=15):
-        """As a host closes: the end of input, and then the front's own end. False: it has not come in time."""
+        """As a host closes: the end of input, a signal to a front that has not ended then, as it waits for answers, and the front's own end.
+        False: it has not come in time.
+        """
         with contextlib.suppress(OSError, RuntimeError):
             self.process.stdin.close()
-        try:
-            await asyncio.wait_for(self.process.wait(), seconds)
-        except asyncio.TimeoutError:
-            self.process.kill()
+        for patience, signal in ((SIGNALLED, self.process.terminate), (seconds, self.process.kill)):
+            try:
+                await asyncio.wait_for(self.process.wait(), patience)
+                break
+            except asyncio.TimeoutError:
+                with contextlib.suppress(ProcessLookupError):
+                    signal()
+        else:
             await self.process.wait()
             return False
         await self.reading
