@@ -53,7 +53,8 @@ impl Served {
             .is_some_and(|(one, other)| one.what == other.what);
         let same_place =
             same_program || (self.program_dir.is_some() && self.program_dir == session.program_dir);
-        self.owner == session.owner && same_place && self.backend.as_ref() == backend
+        let in_list = self.backend.as_ref().map(BackendName::in_list);
+        self.owner == session.owner && same_place && in_list == backend.map(BackendName::in_list)
     }
 }
 
@@ -65,10 +66,12 @@ impl Registry {
     }
 
     /// Whether nothing is left of the backends whose place this session's next one of this name
-    /// takes.
-    pub fn is_backend_free(&self, id: &SessionId, backend: Option<&BackendName>) -> bool {
-        let Some(session) = self.sessions.get(id) else {
-            return true;
+    /// takes. What a list's server was before its entry was edited, while no front was there to end it,
+    /// ends now.
+    pub fn free_backend(&mut self, id: &SessionId, backend: Option<&BackendName>) -> bool {
+        let edited = self.end_edited(id, backend);
+        let Some(session) = self.sessions.get(id).filter(|_| !edited) else {
+            return !edited;
         };
         !self
             .served
@@ -220,6 +223,29 @@ impl Registry {
         Ok(())
     }
 
+    /// Ends what a list's server of this name was before its entry was edited. False: there is nothing of
+    /// it.
+    fn end_edited(&mut self, id: &SessionId, backend: Option<&BackendName>) -> bool {
+        let Some((session, backend)) = self.sessions.get(id).zip(backend) else {
+            return false;
+        };
+        let former: Vec<KeeperRecord> = session.keepers.edited(backend).cloned().collect();
+        let left = self.left.get(id);
+        let is_unused = |keeper: &ProcessId| {
+            let left = left.and_then(|left| left.get(keeper));
+            left.is_some_and(|left| !left.used)
+        };
+        let used = former.iter().map(|keeper| keeper.process);
+        let used = used.filter(|keeper| !is_unused(keeper));
+        self.edited
+            .extend(used.map(|keeper| (keeper, backend.clone())));
+        for keeper in &former {
+            let told = self.stop_backend(id, keeper.of.as_ref());
+            debug_assert!(told.is_ok(), "it was found just now");
+        }
+        !former.is_empty()
+    }
+
     /// A keeper is to end, since it does not answer or can't be reached; its backend counts as lost.
     /// `kills`: it would not end by itself. The keeper may be of a session, or of a service's.
     ///
@@ -350,6 +376,9 @@ impl Registry {
     ) -> Option<SessionId> {
         let words = self.last_words.remove(process);
         let is_faulty = self.faulty.remove(process).is_some();
+        // A front that has seen the edit has told it.
+        let edited = self.edited.remove(process);
+        let edited = edited.filter(|_| words != Some(Some(Loss::Edited)));
         let of = self.kept_by.remove(process);
         let session = of.as_ref().and_then(|id| self.sessions.get_mut(id));
         let kept = session.and_then(|session| {
@@ -374,7 +403,9 @@ impl Registry {
                 };
                 // A daemon that is killed between the two would find neither, if it were the other way
                 // round.
-                if let Some((session, why)) = of.as_ref().zip(why)
+                if let Some((session, now)) = of.as_ref().zip(edited) {
+                    self.note_edited(session, now);
+                } else if let Some((session, why)) = of.as_ref().zip(why)
                     && !(why == Loss::Abandoned && self.end_abandoned(session, exits))
                 {
                     self.note_lost_keeper(session, keeper.of.as_ref(), why, exits);

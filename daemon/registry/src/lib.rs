@@ -123,6 +123,8 @@ pub struct Registry {
     /// Keepers that are to end, since they do not answer or can't be reached; whether they are to be
     /// killed.
     faulty: BTreeMap<ProcessId, bool>,
+    /// Keepers of lists' servers whose entries were edited, and the names that were asked for.
+    edited: BTreeMap<ProcessId, BackendName>,
     /// What the keepers have served that are ending or have exited.
     served: BTreeMap<ProcessId, Served>,
     services: BTreeMap<ServiceName, ServiceRecord>,
@@ -168,6 +170,7 @@ impl Registry {
             ended_by_rule: BTreeMap::new(),
             last_words: BTreeMap::new(),
             faulty: BTreeMap::new(),
+            edited: BTreeMap::new(),
             served: BTreeMap::new(),
             services: BTreeMap::new(),
             service_keepers: BTreeMap::new(),

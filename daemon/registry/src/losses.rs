@@ -158,6 +158,17 @@ impl Registry {
         }
     }
 
+    /// What a list's server was before its entry was edited is gone: the front that has asked for the
+    /// server of this name is told.
+    pub(super) fn note_edited(&mut self, session: &SessionId, now: BackendName) {
+        let session = self.sessions.get(session);
+        if let Some((owner, key)) =
+            session.and_then(|session| Some((session.owner, session.leading_key()?)))
+        {
+            self.note_loss(owner, key, Some(now), Loss::Edited);
+        }
+    }
+
     /// Whoever begins afresh asks for nothing of what was before.
     pub(super) fn forget_losses(&mut self, host: ProcessId, key: Key) {
         let Some(owner) = self.owners.get_mut(&host) else {

@@ -256,6 +256,16 @@ impl Keepers {
         self.0.iter().find(|keeper| keeper.of.as_ref() == backend)
     }
 
+    /// What a list's server of this name was before its entry was edited, and is still.
+    pub(super) fn edited<'a>(
+        &'a self,
+        backend: &'a BackendName,
+    ) -> impl Iterator<Item = &'a KeeperRecord> {
+        let is_edited = move |of: &BackendName| of != backend && of.in_list() == backend.in_list();
+        let has_name = move |keeper: &&KeeperRecord| keeper.of.as_ref().is_some_and(is_edited);
+        self.0.iter().filter(has_name)
+    }
+
     /// All of them.
     pub fn iter(&self) -> core::slice::Iter<'_, KeeperRecord> {
         self.0.iter()

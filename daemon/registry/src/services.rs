@@ -167,15 +167,27 @@ impl Registry {
     }
 
     /// Whether nothing is left of this session's former backend of this name: a new one may start.
-    pub fn is_service_backend_free(
-        &self,
+    pub fn free_service_backend(
+        &mut self,
         of: &ServiceSession,
         backend: Option<&BackendName>,
     ) -> bool {
-        !self
-            .service_served
-            .values()
-            .any(|(served, name)| served == of && name.as_ref() == backend)
+        let keepers = self.service_keepers.get(of).zip(backend);
+        let former: Vec<BackendName> = keepers
+            .into_iter()
+            .flat_map(|(keepers, backend)| keepers.edited(backend))
+            .filter_map(|keeper| keeper.of.clone())
+            .collect();
+        for former in &former {
+            let told = self.stop_service_backend(of, Some(former));
+            debug_assert!(told.is_ok(), "it was found just now");
+        }
+        let in_list = backend.map(BackendName::in_list);
+        let mut served = self.service_served.values();
+        former.is_empty()
+            && !served.any(|(served, name)| {
+                served == of && name.as_ref().map(BackendName::in_list) == in_list
+            })
     }
 
     /// A backend of a service's session is to end, or all of them where no name is given. Each

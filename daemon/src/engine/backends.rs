@@ -408,10 +408,11 @@ impl Engine {
     ) -> Result<Option<Backend>, Error> {
         self.tell(|registry| {
             registry.check(id, epoch)?;
+            let is_free = registry.free_backend(id, name);
             let session = registry.session(id).ok_or(Error::UnknownSession)?;
             match session.keepers.of(name) {
                 Some(keeper) if keeper.ending => Err(ending()),
-                None if !registry.is_backend_free(id, name) => Err(ending()),
+                None if !is_free => Err(ending()),
                 keeper => Ok(keeper.map(|keeper| backend(session, keeper))),
             }
         })

@@ -151,9 +151,10 @@ impl Engine {
     ) -> Result<Option<Backend>, Error> {
         self.tell(|registry| {
             registry.serves(&of.0, epoch, peer)?;
+            let is_free = registry.free_service_backend(of, name);
             match registry.service_backend(of, name) {
                 Some(keeper) if keeper.ending => Err(ending()),
-                None if !registry.is_service_backend_free(of, name) => Err(ending()),
+                None if !is_free => Err(ending()),
                 keeper => Ok(keeper.map(|keeper| of_service(of, keeper))),
             }
         })

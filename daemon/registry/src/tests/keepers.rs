@@ -289,10 +289,10 @@ fn each_backend_of_a_session_has_a_keeper_and_a_life_of_its_own() {
     assert_eq!(bench.asked(), (vec![], vec![50]));
     let [files, web] = ["files", "web"].map(|name| name.parse::<BackendName>().expect("a name"));
     assert!(
-        !bench.registry.is_backend_free(&lease.session, Some(&files)),
+        !bench.registry.free_backend(&lease.session, Some(&files)),
         "it is being swept"
     );
-    assert!(bench.registry.is_backend_free(&lease.session, Some(&web)));
+    assert!(bench.registry.free_backend(&lease.session, Some(&web)));
     let kept = |bench: &Bench, name| {
         let kept = bench
             .registry

@@ -208,3 +208,30 @@ fn the_loss_of_a_member_is_confirmed_under_the_key_that_leads_to_its_session_now
     bench.exit(&[2]);
     assert_eq!(renamed(&mut bench, 3).lost, []);
 }
+
+/// The file of a list was edited while no front was there: the server that an entry had before ends
+/// before the next one starts, and is told where it was used.
+#[test]
+fn what_an_edited_entry_had_before_ends_first_and_is_told() {
+    for (used, told) in [(None, true), (Some(true), true), (Some(false), false)] {
+        let mut bench = Bench::new();
+        let lease = of_two(&mut bench, 1, [51, 52]);
+        if let Some(used) = used {
+            bench.left(&lease, 51, false, used);
+        }
+        bench.exit(&[1]);
+        let next = confirming(&mut bench, 2);
+        assert_eq!(next.session, lease.session);
+        let edited: BackendName = "files#5f1d0a3b".parse().expect("a name");
+        let free = |bench: &mut Bench| bench.registry.free_backend(&next.session, Some(&edited));
+        assert!(!free(&mut bench), "the former one lives");
+        bench.exit(&[51]);
+        assert!(!free(&mut bench), "{used:?}: it is being swept");
+        bench.registry.swept(&process(51));
+        assert!(free(&mut bench), "{used:?}");
+        let lost = confirming(&mut bench, 2).lost.into_iter();
+        let lost: Vec<_> = lost.map(|lost| (lost.of, lost.because)).collect();
+        let expected = told.then(|| (Some(edited), Loss::Edited));
+        assert_eq!(lost, Vec::from_iter(expected), "{used:?}");
+    }
+}

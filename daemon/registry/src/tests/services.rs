@@ -172,13 +172,13 @@ fn a_keeper_ends_with_its_session_and_no_other_one_takes_its_place_before() {
         (vec![50], None)
     );
     assert!(
-        !bench.registry.is_service_backend_free(&of, None),
+        !bench.registry.free_service_backend(&of, None),
         "what is left of it may be in the way"
     );
     bench.exit(&[50]);
-    assert!(!bench.registry.is_service_backend_free(&of, None));
+    assert!(!bench.registry.free_service_backend(&of, None));
     bench.registry.swept(&process(50));
-    assert!(bench.registry.is_service_backend_free(&of, None));
+    assert!(bench.registry.free_service_backend(&of, None));
     bench.exit(&[1]);
     assert!(
         bench.registry.is_idle() && bench.registry.services().next().is_none(),

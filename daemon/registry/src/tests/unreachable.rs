@@ -6,7 +6,7 @@ use mcp_sessiond_proto::backends::KeeperName;
 use super::*;
 
 impl Bench {
-    fn left(&mut self, lease: &Lease, keeper: u32, orderly: bool, used: bool) {
+    pub(super) fn left(&mut self, lease: &Lease, keeper: u32, orderly: bool, used: bool) {
         let left = Departure {
             epoch: lease.epoch,
             orderly,
@@ -514,19 +514,19 @@ fn what_takes_the_place_of_another_waits_until_nothing_is_left_of_it() {
     };
     let other = granted(bench.tell(other));
     assert!(
-        bench.registry.is_backend_free(&other.session, None),
+        bench.registry.free_backend(&other.session, None),
         "another program"
     );
     for keeper in [50, 51] {
-        assert!(!bench.registry.is_backend_free(&next.session, None));
+        assert!(!bench.registry.free_backend(&next.session, None));
         bench.exit(&[keeper]);
         assert!(
-            !bench.registry.is_backend_free(&next.session, None),
+            !bench.registry.free_backend(&next.session, None),
             "its backend is being swept"
         );
         bench.registry.swept(&process(keeper));
     }
-    assert!(bench.registry.is_backend_free(&next.session, None));
+    assert!(bench.registry.free_backend(&next.session, None));
 }
 
 /// A claim of a wrapped server whose host has this rule.
