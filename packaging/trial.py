@@ -15,6 +15,7 @@ from host import PATIENCE, Client, equal
 PLACE = Path("/opt/try")
 PACKAGES, TOOLS, CHANGED = PLACE / "packages", PLACE / "tools", PLACE / "changed"
 HOME = Path.home()
+SETTINGS = HOME / ".config/mcp-sessiond"
 WRAP = "/opt/packaging/mcpb/wrap"
 # What this machine's processor is called, here and by Debian.
 MACHINE = os.uname().machine
@@ -278,7 +279,7 @@ def leave(before):
     """What is left must be what packaging/README.md says."""
     # One that was started on demand exits when there is nothing that it could keep.
     until("the daemon has exited", lambda: not processes("mcp-sessiond"))
-    for place in (f"/run/user/{os.getuid()}/mcp-sessiond", f"/tmp/mcp-sessiond-{os.getuid()}", HOME / ".config/mcp-sessiond"):
+    for place in (f"/run/user/{os.getuid()}/mcp-sessiond", f"/tmp/mcp-sessiond-{os.getuid()}", SETTINGS):
         shutil.rmtree(place, ignore_errors=True)
     equal("what is left", sorted(files() - before), [])
 
@@ -290,6 +291,9 @@ def main(kind):
         file.parent.mkdir(parents=True)
         file.write_text(FILE % (SERVER[0], json.dumps(SERVER[1:])))
     before = files()
+    # The host is in no table: its user has said that a kill ends no conversation of it.
+    SETTINGS.mkdir(parents=True)
+    (SETTINGS / "config.toml").write_text('hosts = [{ executable = "*", resume = "cut" }]\n')
     print(kind, flush=True)
     steps = mcpb() if kind == "mcpb" else package(kind)
     leave(before)

@@ -83,6 +83,8 @@ class Campaign:
         self.hosts, self.conversation, self.places = {}, "", {}
         # Servers whose host was told once that they end with their connection. When the host has left, and how long it was away.
         self.rule_told, self.left_at, self.away = set(), None, 0.0
+        # What deleted records or sockets do to the servers of another conversation, once that loses its front.
+        self.pending = {}
 
     def bad(self, what, why):
         self.is_bad = True
@@ -213,6 +215,10 @@ class Campaign:
         touched = [name] if {"server", "keeper"} & set(victims) or kind in MAY_END else []
         calls = await self.settle(touched)
         await self.named(victims, name, former)
+        if self.was_cut or "front" in victims or kind in CLOSES:
+            self.pending.pop(self.conversation, None)
+        if kind in ("records", "sockets"):
+            self.pending |= {other: MAY_END[kind] for other in world.conversations if other != self.conversation}
         self.check(call, victims, touched)
         self.judge(calls, [call] if call else [])
 
@@ -434,8 +440,14 @@ class Campaign:
                         self.bad("silent", f"{other} ended with its connection, and no line says why: {self.unread(conversation=other[1:])}")
                     self.rule_told.add(other)
                 continue
+            pending = self.pending.get(other[1:])
+            if fresh and pending and await self.until(lambda: self.losses(other, pending) >= fresh, LINE):
+                self.remark(f"{self.entry}: ended by what was deleted before")
+                continue
             # A program that was edited is another one from the next orderly close on.
             event = "edit" if self.kind in CLOSES and self.world.edits else self.kind
+            # All conversations have their servers from one list.
+            is_mine |= self.kind == "edit" and self.entry == "all" and other[0] == name[0]
             reason = REASONS.get(cause) if other == name and cause else MAY_END.get(event) if is_mine else None
             if not await self.until(lambda: self.losses(other, reason) >= fresh or fresh and event in MAY_END and self.says(other, reason), LINE):
                 self.bad("silent", f"{fresh} fresh servers of {other} after a kill of {'+'.join(victims) or self.kind}, of which the lines name "
@@ -452,7 +464,7 @@ class Campaign:
                                f"{self.losses(name, REASONS.get(cause), is_other=True)}: {self.unread(is_other=True)}")
         lines = [line for lines in self.unread(conversation=self.conversation).values() for line in lines]
         told = [one for one in map(loss, lines) if one[1]]
-        if self.kind in MAY_END:
+        if self.kind in MAY_END or self.pending.get(name[1:]):
             self.may_repeat = False
             return await asyncio.sleep(CONFIRMED)
         if told and not fresh:
