@@ -42,7 +42,7 @@ PATIENCE, LINE = 60, 3
 # Seconds in which the front that has told a loss confirms it.
 CONFIRMED = 0.2
 # What a front says where the host's row, or that there is none, has ended the server.
-RULE = re.compile(r"--resume|conversation|closed|begins afresh")
+RULE, OF_RULE = re.compile(r"--resume|conversation|closed|begins afresh"), re.compile(r"--resume")
 # Seconds from a close in which the host reconnects for sure, and after which it surely does not.
 AGAIN, LEFT = 0.7, 1.3
 LOSS = re.compile(r"the server has ended \(|begins afresh|the keeper of the server had ended|has ended; this is a fresh server")
@@ -421,6 +421,11 @@ class Campaign:
         """Whether a new line gives this reason."""
         return any(reason.search(line) for lines in self.unread(conversation=name[1:]).values() for line in lines)
 
+    def has_said(self, name, reason):
+        """Whether a line of any front of this conversation has given this reason."""
+        places = [place for place, conversation in self.places.items() if conversation == name[1:] and place.endswith(".err")]
+        return any((self.world.root / place).exists() and reason.search((self.world.root / place).read_text()) for place in places)
+
     async def named(self, victims, name, former):
         """Each fresh server of this fault has a line that names the cause, and the host's row is obeyed. `former`: the servers before."""
         cause = next((victim for victim in victims if victim in REASONS), None)
@@ -434,9 +439,9 @@ class Campaign:
                 self.bad("wrong", f"{other} goes on as {former[other]}, and this host's servers end with their connection ({self.away:.2f} s away)")
                 continue
             if by_rule is None or by_rule:
-                # It would have ended in any case, and its host is told why once.
-                if fresh and not self.rule_told & {other} and not (cause and other == name):
-                    if not await self.until(lambda: any(RULE.search(line) for lines in self.unread(conversation=other[1:]).values() for line in lines), LINE):
+                # It would have ended in any case, and its host is told why once for each key, of which an edited entry has another.
+                if fresh and not self.rule_told & {other} and not (cause and other == name) and self.kind != "edit":
+                    if not await self.until(lambda: self.says(other, RULE) or self.has_said(other, OF_RULE), LINE):
                         self.bad("silent", f"{other} ended with its connection, and no line says why: {self.unread(conversation=other[1:])}")
                     self.rule_told.add(other)
                 continue

@@ -34,7 +34,8 @@ const LOST: Record<string, string> = {
   quota: 'the host has as many sessions as it may (`sessions_per_owner`), and this one was free the longest',
   closed: 'the host closed the previous server, and has not been seen to reconnect by closing',
   conversations: 'this host runs many conversations in one process',
-  unknown_host: 'nothing is known of this host, which may end a conversation by closing or killing its server',
+  unknown_host:
+    'nothing is known of this host, which may end a conversation by closing or killing its server',
   closed_earlier: 'the host had closed the previous server, and did not start the next one at once',
 };
 
