@@ -252,8 +252,8 @@ fn refused(why: &str, retry_after: Duration) -> Error {
 
 /// Opens the database, or makes one; tells what is in it, and why what was in it was discarded.
 fn find(directory: &Path, boot: &str) -> rusqlite::Result<(Connection, Snapshot, Option<String>)> {
-    let path = directory.join(FILE);
-    match schema::open(&path, boot) {
+    let (path, was_there) = (directory.join(FILE), Ballast::is_in(directory));
+    match schema::open(&path, boot, was_there) {
         Ok((connection, schema::State::Current(snapshot))) => Ok((connection, snapshot, None)),
         Ok((connection, schema::State::Empty)) => Ok((connection, Snapshot::default(), None)),
         Ok((connection, schema::State::Discarded(why))) => {
@@ -261,7 +261,7 @@ fn find(directory: &Path, boot: &str) -> rusqlite::Result<(Connection, Snapshot,
         }
         Err(error) if schema::is_damage(&error) => {
             remove(directory);
-            let (connection, _) = schema::open(&path, boot)?;
+            let (connection, _) = schema::open(&path, boot, true)?;
             Ok((connection, Snapshot::default(), Some(error.to_string())))
         }
         // A temporary error says nothing about the records.

@@ -256,6 +256,18 @@ pub enum Resume {
 }
 
 impl Resume {
+    /// What is told of a used server that has ended by this rule. None: it ends none.
+    #[must_use]
+    pub fn loss(self) -> Option<Loss> {
+        match self {
+            Self::Never => Some(Loss::Conversations),
+            Self::Unknown => Some(Loss::UnknownHost),
+            Self::Cut => Some(Loss::Closed),
+            Self::Conversation => Some(Loss::ClosedEarlier),
+            Self::Always => None,
+        }
+    }
+
     /// All of them.
     pub const ALL: [Self; 5] = [
         Self::Always,

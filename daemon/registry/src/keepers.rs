@@ -235,10 +235,10 @@ impl Registry {
             let left = left.and_then(|left| left.get(keeper));
             left.is_some_and(|left| !left.used)
         };
-        let used = former.iter().map(|keeper| keeper.process);
-        let used = used.filter(|keeper| !is_unused(keeper));
-        self.edited
-            .extend(used.map(|keeper| (keeper, backend.clone())));
+        self.edited.extend(former.iter().map(|keeper| {
+            let told = Some(backend.clone()).filter(|_| !is_unused(&keeper.process));
+            (keeper.process, told)
+        }));
         for keeper in &former {
             let told = self.stop_backend(id, keeper.of.as_ref());
             debug_assert!(told.is_ok(), "it was found just now");
@@ -285,6 +285,11 @@ impl Registry {
         self.sessions_with_backend()
             .find(|(session, keeper)| session.public_id() == told && keeper.name == name)
             .map(|(session, keeper)| (session.id.clone(), keeper.clone()))
+    }
+
+    /// Whether a keeper ends because its entry in the list was edited.
+    pub fn is_edited(&self, keeper: &ProcessId) -> bool {
+        self.edited.contains_key(keeper)
     }
 
     /// Whether a keeper is to be killed that is at fault. None: it is not.
@@ -377,7 +382,7 @@ impl Registry {
         let words = self.last_words.remove(process);
         let is_faulty = self.faulty.remove(process).is_some();
         // A front that has seen the edit has told it.
-        let edited = self.edited.remove(process);
+        let edited = self.edited.remove(process).flatten();
         let edited = edited.filter(|_| words != Some(Some(Loss::Edited)));
         let of = self.kept_by.remove(process);
         let session = of.as_ref().and_then(|id| self.sessions.get_mut(id));
@@ -405,6 +410,12 @@ impl Registry {
                 // round.
                 if let Some((session, now)) = of.as_ref().zip(edited) {
                     self.note_edited(session, now);
+                } else if let Some((session, why)) = of.as_ref().zip(why)
+                    && why.is_rule()
+                {
+                    if let Some(key) = self.sessions.get(session).and_then(|of| of.leading_key()) {
+                        self.note_rule_of(session, key);
+                    }
                 } else if let Some((session, why)) = of.as_ref().zip(why)
                     && !(why == Loss::Abandoned && self.end_abandoned(session, exits))
                 {

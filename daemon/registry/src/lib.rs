@@ -123,8 +123,9 @@ pub struct Registry {
     /// Keepers that are to end, since they do not answer or can't be reached; whether they are to be
     /// killed.
     faulty: BTreeMap<ProcessId, bool>,
-    /// Keepers of lists' servers whose entries were edited, and the names that were asked for.
-    edited: BTreeMap<ProcessId, BackendName>,
+    /// Keepers of lists' servers whose entries were edited, and the names that were asked for. None: nobody
+    /// has used the former server.
+    edited: BTreeMap<ProcessId, Option<BackendName>>,
     /// What the keepers have served that are ending or have exited.
     served: BTreeMap<ProcessId, Served>,
     services: BTreeMap<ServiceName, ServiceRecord>,

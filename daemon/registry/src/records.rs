@@ -90,6 +90,11 @@ pub enum RuleSource {
 }
 
 impl Rule {
+    /// What is told of a used server that has ended by this rule, or by that of a claim.
+    pub(super) fn loss(self) -> Loss {
+        self.resume.loss().unwrap_or(Loss::Closed)
+    }
+
     /// It in a word or two, for the record.
     pub fn to_text(self) -> String {
         let source = match self.source {

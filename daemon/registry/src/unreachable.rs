@@ -9,7 +9,7 @@ use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Error, Label, Loss, Resume, SessionId, Siblings};
 
 use super::losses::is_led;
-use super::{Claim, Effect, Millis, Registry, Rule, RuleSource, SessionRecord};
+use super::{Claim, Effect, Millis, Registry, RuleSource, SessionRecord};
 
 /// How a front has left, as its keeper tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,7 +187,7 @@ impl Registry {
                 (Some(true), _) => self.note_rule_of(&id, key),
                 // They say it when they see that their front is gone.
                 (None, Some(session)) if session.rule.source == RuleSource::Table => {
-                    let told = (owner, key, loss_of(session.rule));
+                    let told = (owner, key, session.rule.loss());
                     let said = self.left.get(&id);
                     let has_said = |keeper: &ProcessId| {
                         let left = said.and_then(|said| said.get(keeper));
@@ -242,7 +242,7 @@ impl Registry {
         };
         let (owner, rule) = (session.owner, session.rule);
         if rule.source == RuleSource::Table {
-            self.note_rule(owner, key, loss_of(rule));
+            self.note_rule(owner, key, rule.loss());
         }
     }
 
@@ -438,16 +438,6 @@ impl Registry {
         if let Some(key) = key {
             self.end_unreachable(owner, key);
         }
-    }
-}
-
-/// What is told of a rule that forbids a resume.
-fn loss_of(rule: Rule) -> Loss {
-    match rule.resume {
-        Resume::Never => Loss::Conversations,
-        Resume::Unknown => Loss::UnknownHost,
-        Resume::Conversation => Loss::ClosedEarlier,
-        Resume::Always | Resume::Cut => Loss::Closed,
     }
 }
 

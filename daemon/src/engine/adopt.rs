@@ -35,6 +35,9 @@ pub(super) struct RecordCopy {
     host: Option<ProcessRef>,
     host_name: String,
     host_rule: Option<Siblings>,
+    /// Whether two conversations of the host were seen at once, when the keeper registered.
+    #[serde(default)]
+    conversations_at_once: bool,
     /// The key of the name, if the session is the user's.
     key: Option<Vec<u8>>,
     program: String,
@@ -78,6 +81,7 @@ impl RecordCopy {
             host: (!is_users).then(|| reference(session.owner)),
             host_name: owner.name.clone(),
             host_rule: owner.host_rule,
+            conversations_at_once: owner.conversations_at_once,
             key: session.key.filter(|_| is_users).map(|key| key.to_bytes()),
             program,
             backend,
@@ -106,7 +110,7 @@ impl RecordCopy {
             name: self.host_name,
             host_rule: self.host_rule,
             multiplexed_keys: BTreeSet::new(),
-            conversations_at_once: false,
+            conversations_at_once: self.conversations_at_once,
             ambiguous: BTreeSet::new(),
             losses: Vec::new(),
             rules: BTreeMap::new(),
@@ -220,6 +224,11 @@ fn take_in(mut given: Vec<Adopted>, snapshot: &mut Snapshot) -> Vec<SessionId> {
     });
     let mut adopted: Vec<SessionId> = Vec::new();
     for Adopted { owner, mut session } in given {
+        // Some keepers have registered before that was seen.
+        let is_same = |known: &&mut OwnerRecord| known.host == owner.host;
+        if let Some(known) = snapshot.owners.iter_mut().find(is_same) {
+            known.conversations_at_once |= owner.conversations_at_once;
+        }
         // Another backend of the same session. Its front has one lease for all of them.
         let known = snapshot
             .sessions
@@ -447,12 +456,14 @@ mod tests {
     #[test]
     fn the_backends_of_one_session_are_adopted_into_one_session() {
         let mut snapshot = Snapshot::default();
-        let given = vec![
+        let mut given = vec![
             given("s1", "web", 51, 3, None),
             given("s1", "files", 50, 2, Some(1)),
             given("s2", "web", 60, 1, None),
             given("s1", "web", 52, 2, None),
         ];
+        // It has registered when the host had two conversations.
+        given[2].owner.conversations_at_once = true;
         let adopted = take_in(given, &mut snapshot);
         assert_eq!(
             adopted.iter().map(SessionId::as_str).collect::<Vec<_>>(),
@@ -480,6 +491,7 @@ mod tests {
             (keeper(second, "web"), snapshot.owners.len()),
             (Some(60), 1)
         );
+        assert!(snapshot.owners[0].conversations_at_once);
     }
 
     #[test]

@@ -523,6 +523,8 @@ impl Engine {
             let is_faulty = state.registry.is_faulty(&keeper.id());
             let (because, why) = if is_faulty.is_some() {
                 (Loss::Hung, "its keeper did not answer")
+            } else if state.registry.is_edited(&keeper.id()) {
+                (Loss::Stopped, "its entry was edited")
             } else if is_kept {
                 (Loss::Stopped, EndNote::BY_STOP)
             } else {

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use mcp_sessiond_process::{
-    Conversation, Former, Key, KeyDoubt, ProcessId, SelfDescription, StartTime, Traits,
+    Conversation, Former, Key, KeyDoubt, PinnedProcess, ProcessId, SelfDescription, StartTime,
+    Traits,
 };
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::facts::ServerDigest;
@@ -137,7 +138,12 @@ pub(super) enum State {
     Discarded(String),
 }
 
-pub(super) fn open(path: &Path, boot: &str) -> rusqlite::Result<(Connection, State)> {
+/// `was_there`: whether an earlier daemon has made a database here.
+pub(super) fn open(
+    path: &Path,
+    boot: &str,
+    was_there: bool,
+) -> rusqlite::Result<(Connection, State)> {
     let mut connection = Connection::open(path)?;
     set_up(&connection)?;
     let user_version = |connection: &Connection| {
@@ -172,9 +178,12 @@ pub(super) fn open(path: &Path, boot: &str) -> rusqlite::Result<(Connection, Sta
             "its version is {other}, and this daemon's is {VERSION}"
         )),
     };
-    if !matches!(state, State::Current(_)) {
-        create(&mut connection, boot)?;
-    }
+    let is_lost = match &state {
+        State::Current(_) => return Ok((connection, state)),
+        State::Empty => was_there,
+        State::Discarded(why) => why != REBOOTED,
+    };
+    create(&mut connection, boot, is_lost)?;
     Ok((connection, state))
 }
 
@@ -204,7 +213,9 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     }
 }
 
-fn create(connection: &mut Connection, boot: &str) -> rusqlite::Result<()> {
+/// That records were lost is there with the first ones: this process may be killed before it has said
+/// so, and nobody would find out a second time.
+fn create(connection: &mut Connection, boot: &str, is_lost: bool) -> rusqlite::Result<()> {
     let transaction = begin(connection)?;
     let mut tables = transaction.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
     let names = tables
@@ -219,6 +230,9 @@ fn create(connection: &mut Connection, boot: &str) -> rusqlite::Result<()> {
         transaction.execute_batch(upgrade)?;
     }
     transaction.execute("INSERT INTO boot VALUES (?1)", [boot])?;
+    if is_lost && let Ok(own) = PinnedProcess::own() {
+        apply(&transaction, &Effect::SaveLostRecords(own.id().start))?;
+    }
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()
 }

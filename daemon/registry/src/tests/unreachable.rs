@@ -858,3 +858,31 @@ fn a_claim_is_told_what_a_keeper_is_about_to_say() {
         );
     }
 }
+
+/// It was closed while no daemon ran.
+#[test]
+fn of_a_server_that_has_ended_by_a_rule_its_keeper_leaves_word_which_is_told_once() {
+    let mut bench = Bench::new();
+    for (pid, because) in [(1, Some(Loss::UnknownHost)), (11, None)] {
+        let claim = ruled(&mut bench, pid, Resume::Unknown);
+        let [files, web] = [pid + 50, pid + 51];
+        let lease = of_two_by(&mut bench, claim, [files, web]);
+        bench
+            .registry
+            .front_closed(&lease.session, lease.epoch, None);
+        for (keeper, word) in [(files, Some(Loss::UnknownHost)), (web, None)] {
+            bench.registry.note_end(process(keeper), word);
+        }
+        bench.exit(&[pid, files, web]);
+        bench.registry.swept(&process(files));
+        bench.registry.swept(&process(web));
+        let claim = ruled(&mut bench, pid + 1, Resume::Unknown);
+        let next = granted(bench.tell(claim));
+        assert_eq!(
+            (next.because, next.lost),
+            (because, vec![]),
+            "it is told once for each key"
+        );
+        bench.registry.end(&next.session);
+    }
+}

@@ -199,8 +199,8 @@ impl Keeper {
             End::Lingered if self.closed.is_some() => Some(Loss::Abandoned),
             End::Lingered => Some(Loss::Lingered),
             End::Signal => Some(Loss::Stopped),
-            // Its host has ended it: nothing is lost.
-            End::FrontLeft => None,
+            // Its host has ended it.
+            End::FrontLeft => self.rule.resume.loss().filter(|_| self.relay.is_used()),
             End::Dropped => self.relay.is_used().then_some(Loss::Edited),
             End::SessionEnded | End::HostGone | End::SocketGone => return None,
         };
