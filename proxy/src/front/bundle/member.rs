@@ -155,7 +155,12 @@ impl Backend {
         // be killed. One that is shared takes it for the end of the connection.
         let current = CurrentKeeper::default();
         let keeper = current.clone();
+        let is_leaving = self.common.leaving.clone();
         let end = End::new(move || {
+            // The connections of a front that leaves are over, and their servers wait for the next one.
+            if *is_leaving.borrow() > Leaving::No {
+                return Box::pin(std::future::ready(()));
+            }
             keeper.end();
             Box::pin(session.stop())
         });
