@@ -158,7 +158,7 @@ impl Loss {
                  `backends.named_linger_ms` where it has a name)"
             }
             Self::Records => {
-                "the records of an earlier daemon were lost (`sessions.db`); if this server had run before, nothing of that is known"
+                "the records of an earlier daemon were lost (`sessions.db`), so nobody knows whether this server had run before"
             }
             Self::Hung => {
                 "the process that kept the previous server did not answer, so the daemon has ended it, and the server with it"
@@ -175,7 +175,7 @@ impl Loss {
                 "the host has as many sessions as it may (`sessions_per_owner`), and this one was free the longest"
             }
             Self::Closed => {
-                "the host closed the previous server, and this host has not been seen to reconnect by closing (`resume` is `cut`), so \
+                "the host closed the previous server, and as far as is known it does not close a server to reconnect (`resume` is `cut`), so \
                  a server ends with its connection; `--resume always` keeps it"
             }
             Self::ClosedEarlier => {
@@ -183,9 +183,9 @@ impl Loss {
                  (`backends.closed_again_ms`), so the previous one may have been a subagent's; `--resume always` keeps it"
             }
             Self::UnknownHost => {
-                "mcp-sessiond does not know this host, which may end a conversation by closing or killing its server, so a used \
-                 server ends with its connection; `--resume cut` keeps it after a kill, `--resume always` also after a close, and \
-                 a row in `[[hosts]]` does the same for all servers of the host"
+                "mcp-sessiond does not know this host program, and can't tell a reconnect from the end of a conversation, so a used \
+                 server ends with its connection; `--resume cut` keeps it where the host kills its server, `--resume always` also \
+                 where it closes it, and a row in `[[hosts]]` says so for all servers of the host"
             }
             Self::Conversations => {
                 "this host runs many conversations in one process (`resume` is `never`), so a server ends with its connection; \

@@ -83,7 +83,7 @@ class Campaign:
         self.hosts, self.conversation, self.places = {}, "", {}
         # Servers whose host was told once that they end with their connection. When the host has left, and how long it was away.
         self.rule_told, self.left_at, self.away = set(), None, 0.0
-        # What deleted records or sockets do to the servers of another conversation, once that loses its front.
+        # What deleted records or sockets, or an edited entry, do to the servers of another conversation, once that loses its front.
         self.pending = {}
 
     def bad(self, what, why):
@@ -217,7 +217,7 @@ class Campaign:
         await self.named(victims, name, former)
         if self.was_cut or "front" in victims or kind in CLOSES:
             self.pending.pop(self.conversation, None)
-        if kind in ("records", "sockets"):
+        if kind in ("records", "sockets") or kind == "edit" and self.entry == "at":
             self.pending |= {other: MAY_END[kind] for other in world.conversations if other != self.conversation}
         self.check(call, victims, touched)
         self.judge(calls, [call] if call else [])
@@ -447,7 +447,7 @@ class Campaign:
                 continue
             pending = self.pending.get(other[1:])
             if fresh and pending and await self.until(lambda: self.losses(other, pending) >= fresh, LINE):
-                self.remark(f"{self.entry}: ended by what was deleted before")
+                self.remark(f"{self.entry}: ended by what was deleted or edited before")
                 continue
             # A program that was edited is another one from the next orderly close on.
             event = "edit" if self.kind in CLOSES and self.world.edits else self.kind

@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use crate::{Log, World};
+use crate::{Log, OwnPort, World};
 
 /// The server, which is killed when this is dropped.
 #[derive(Debug)]
@@ -13,6 +13,7 @@ pub struct Upstream {
     pub url: String,
     /// What it says on its standard output.
     pub told: Log,
+    _port: OwnPort,
 }
 
 impl World {
@@ -22,31 +23,21 @@ impl World {
     /// When it does not listen.
     #[must_use]
     pub fn upstream(&self, program: &[String], options: &[&str]) -> Upstream {
+        let port = OwnPort::take();
         let mut command = self.command(&program[0]);
         command
             .args(&program[1..])
-            .arg("0")
+            .arg(port.number.to_string())
             .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         let (child, url, told) = launch(&mut command);
-        let mut again = self.command(&program[0]);
-        let port = url
-            .rsplit(':')
-            .next()
-            .and_then(|rest| rest.split('/').next())
-            .expect("a port");
-        again
-            .args(&program[1..])
-            .arg(port)
-            .args(options)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped());
         Upstream {
             child,
-            command: again,
+            command,
             url,
             told,
+            _port: port,
         }
     }
 }

@@ -18,8 +18,8 @@ const LOST: Record<string, string> = {
     `so none of them is resumed until it exits; ${LABELS}`,
   exited: 'the previous server exited while no host was connected',
   records:
-    'the records of an earlier daemon were lost (`sessions.db`); ' +
-    'if this server had run before, nothing of that is known',
+    'the records of an earlier daemon were lost (`sessions.db`), ' +
+    'so nobody knows whether this server had run before',
   killed: 'the process that kept the previous server has ended, and the server with it',
   hung: 'the process that kept the previous server did not answer, so the daemon has ended it, and the server with it',
   lingered:
@@ -32,10 +32,10 @@ const LOST: Record<string, string> = {
   conversation: 'the previous server belonged to a conversation that the host has left',
   edited: 'the command line or the environment is not that of the previous server',
   quota: 'the host has as many sessions as it may (`sessions_per_owner`), and this one was free the longest',
-  closed: 'the host closed the previous server, and has not been seen to reconnect by closing',
+  closed:
+    'the host closed the previous server, and as far as is known it does not close a server to reconnect',
   conversations: 'this host runs many conversations in one process',
-  unknown_host:
-    'nothing is known of this host, which may end a conversation by closing or killing its server',
+  unknown_host: "nothing is known of this host, so a reconnect can't be told from the end of a conversation",
   closed_earlier: 'the host had closed the previous server, and did not start the next one at once',
 };
 

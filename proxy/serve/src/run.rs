@@ -269,7 +269,7 @@ fn in_use(address: SocketAddr, error: io::Error) -> io::Error {
         Some(pid) => io::Error::new(
             io::ErrorKind::AddrInUse,
             format!(
-                "{} (pid {pid}) listens there; end it, or choose another port with `--listen`",
+                "{} (pid {pid}) listens there; choose another port with `--listen`, or end that process",
                 mcp_sessiond_process::name_of(pid)
             ),
         ),

@@ -174,7 +174,7 @@ impl End {
             Self::Signal => "somebody has sent SIGTERM to its keeper",
             Self::SessionEnded => "its session has ended",
             Self::Dropped => {
-                "its wrapper has ended it, since its entry was removed or edited, or since it could not be initialised"
+                "its wrapper has ended it: its entry was removed or edited, or it could not be initialised"
             }
             Self::FrontLeft => "its host has closed it",
             Self::HostGone => "its host is gone",

@@ -1,9 +1,7 @@
 //! What could not be started is visible to people, whichever door has the list: on standard error, in
 //! the daemon's log, and in every verb that looks.
 
-use std::net::TcpListener;
-
-use mcp_sessiond_tests::{Client, Daemon, Log, World, until};
+use mcp_sessiond_tests::{Client, Daemon, Log, OwnPort, World, until};
 use serde_json::{Value, json};
 
 use super::{all, small, tools, write_down};
@@ -24,9 +22,8 @@ fn listed() -> (World, Daemon) {
         "bundle.init_timeout_ms = 12000\nbundle.ready_wait_ms = 100\nbackends.stop_wait_ms = 100",
     );
     let daemon = world.daemon();
-    // A port that was free a moment ago.
-    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let url = format!("http://{}/mcp", nobody.expect("a port"));
+    let nobody = OwnPort::take().number;
+    let url = format!("http://127.0.0.1:{nobody}/mcp");
     let servers = [
         small(&world),
         json!({"command": "sh", "args": ["-c", "echo about to hang >&2; exec sleep 1000"]}),

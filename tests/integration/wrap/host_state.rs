@@ -233,7 +233,7 @@ fn an_edited_module_runs_at_the_next_orderly_reconnect() {
             client.pipe.errors.wait(line);
         }
         client.pipe.errors.wait(
-            "lib/steps.py has changed for the second time in a row; if the server writes it itself, `\"sources\": false` in servers.json, \
+            "lib/steps.py has changed twice in a row; if the server itself writes this file, `\"sources\": false` in servers.json, \
              or `wrap --no-sources`, leaves such files out",
         );
     }

@@ -55,7 +55,7 @@ fn elsewhere(directory: &Path, named: &Path) -> Option<Finding> {
     Some(Finding::note(
         "directory",
         format!(
-            "XDG_RUNTIME_DIR is {}, and the runtime directory is {} all the same, since hosts don't pass that variable on",
+            "XDG_RUNTIME_DIR is {}, and the runtime directory is {} nevertheless, since hosts don't pass that variable on",
             named.display(),
             directory.display()
         ),

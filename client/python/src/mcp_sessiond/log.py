@@ -29,9 +29,9 @@ _LOST = {
     "conversation": "the host has left that conversation",
     "edited": "the command line or the environment is not that of the previous server",
     "quota": "the host had too many sessions",
-    "closed": "the host closed the previous server, and has not been seen to reconnect by closing",
+    "closed": "the host closed the previous server, and as far as is known it does not close a server to reconnect",
     "conversations": "this host runs many conversations in one process",
-    "unknown_host": "nothing is known of this host, which may end a conversation by closing or killing its server",
+    "unknown_host": "nothing is known of this host, so a reconnect can't be told from the end of a conversation",
     "closed_earlier": "the host had closed the previous server, and did not start the next one at once",
 }
 _NEVER = {

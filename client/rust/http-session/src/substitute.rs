@@ -34,7 +34,7 @@ pub fn unread(id: &str) -> Json {
 pub fn not_started(id: &str) -> Json {
     call_error(
         id,
-        "the server ended before it had got this call, which was not started",
+        "this call was not started: the server ended before it had got it",
         Outcome::NotSent,
     )
 }

@@ -260,7 +260,10 @@ impl Relay {
         let Some(Refusing { why, calls, .. }) = self.losses.refusing.take_if(is_due) else {
             return;
         };
-        let message = format!("not sent: {}; repeat the call", begins_afresh(&why));
+        let message = format!(
+            "not sent: {}; repeat the call if it needs nothing of that",
+            begins_afresh(&why)
+        );
         for id in calls {
             self.tell_front(answers::not_sent(&id, &message));
         }

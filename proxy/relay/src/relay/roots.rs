@@ -190,8 +190,12 @@ impl Relay {
         let dropped = held.len();
         self.counts.dropped += dropped as u64;
         if dropped > 0 {
+            let calls = match dropped {
+                1 => "1 call was".to_owned(),
+                several => format!("{several} calls were"),
+            };
             self.say(format!(
-                "{dropped} calls are not made, since their host has left before it gave its folders (roots)"
+                "{calls} not sent to the server: the host left before it gave its folders (roots)"
             ));
         }
     }

@@ -254,7 +254,7 @@ impl Keeper {
         }
         if let Some(file) = self.edited.clone().filter(|_| is_again) {
             self.log_line(&format!(
-                "{file} has changed for the second time in a row; if the server writes it itself, `\"sources\": false` in servers.json, or \
+                "{file} has changed twice in a row; if the server itself writes this file, `\"sources\": false` in servers.json, or \
                  `wrap --no-sources`, leaves such files out"
             ));
         }

@@ -5,7 +5,7 @@ use super::*;
 
 fn not_sent(id: &str, why: &str) -> String {
     let message = format!(
-        "not sent: this server begins afresh, and what the previous one had in memory is lost: {why}; repeat the call"
+        "not sent: this server begins afresh, and what the previous one had in memory is lost: {why}; repeat the call if it needs nothing of that"
     );
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"{message}","data":{{"outcome":"not_sent"}}}}}}"#

@@ -443,7 +443,7 @@ fn what_a_host_has_called_that_left_before_it_answered_is_not_made() {
         bench.front(&ask("6", "tools/list"));
         bench.relay.detach(0, true, bench.now);
         let said =
-            "1 calls are not made, since their host has left before it gave its folders (roots)";
+            "1 call was not sent to the server: the host left before it gave its folders (roots)";
         let (effects, lines) = if is_users {
             (vec![], vec![call("5"), ask("6", "tools/list")])
         } else {
