@@ -599,6 +599,9 @@ impl Registry {
                 loss.of.is_some() || wants_own && !loss.because.is_rule()
             })
         });
+        // By which its former keeper has ended, while no daemon ran.
+        let rule = key.filter(|_| wants_own);
+        let rule = rule.and_then(|key| self.take_rule(claim.host, key, claim.former));
         let Some(session) = self.sessions.get(id) else {
             return;
         };
@@ -606,7 +609,7 @@ impl Registry {
             session: id.clone(),
             epoch: session.epoch,
             outcome: Outcome::Held,
-            because: own(&lost),
+            because: own(&lost).or(rule),
             lost,
             file: session.file,
         };

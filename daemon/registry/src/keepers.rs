@@ -373,12 +373,12 @@ impl Registry {
     }
 
     /// A process has exited that may be a keeper, and these with it. Returns the session that has lost
-    /// its backend by that.
+    /// its backend by that, and whether that was by its host's rule.
     pub(super) fn keeper_exited(
         &mut self,
         process: &ProcessId,
         exits: &[ProcessId],
-    ) -> Option<SessionId> {
+    ) -> Option<(SessionId, bool)> {
         let words = self.last_words.remove(process);
         let is_faulty = self.faulty.remove(process).is_some();
         // A front that has seen the edit has told it.
@@ -391,6 +391,7 @@ impl Registry {
             self.served.insert(*process, Served::of(session, &keeper));
             Some(keeper)
         });
+        let mut by_rule = false;
         let keeper = match kept {
             Some(keeper) => {
                 let why = match words {
@@ -413,6 +414,7 @@ impl Registry {
                 } else if let Some((session, why)) = of.as_ref().zip(why)
                     && why.is_rule()
                 {
+                    by_rule = true;
                     if let Some(key) = self.sessions.get(session).and_then(|of| of.leading_key()) {
                         self.note_rule_of(session, key);
                     }
@@ -431,7 +433,7 @@ impl Registry {
         };
         self.effects.push(Effect::SweepBackend(keeper.clone()));
         self.exited_keepers.insert(*process, keeper);
-        of
+        of.map(|session| (session, by_rule))
     }
 
     /// Those that have to end are told so again: a former daemon may have had no time for it.

@@ -385,7 +385,7 @@ impl Registry {
     /// of them lived.
     pub fn exited(&mut self, processes: &[ProcessId]) {
         // Before any session ends: there is nobody to be told so.
-        let changed: Vec<SessionId> = processes
+        let changed: Vec<(SessionId, bool)> = processes
             .iter()
             .filter_map(|process| self.keeper_exited(process, processes))
             .collect();
@@ -408,6 +408,11 @@ impl Registry {
             // It can't say any more whether it was used.
             self.note_word(*process, true);
         }
+        let by_rule = changed.iter().filter(|(_, by_rule)| *by_rule);
+        for (session, _) in by_rule {
+            self.end_if_free(session);
+        }
+        let changed = changed.into_iter().map(|(session, _)| session);
         self.grant_waiting(&held.into_iter().chain(changed).collect::<Vec<_>>());
         self.drop_idle_user();
     }

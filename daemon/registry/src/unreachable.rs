@@ -205,6 +205,16 @@ impl Registry {
         }
     }
 
+    /// A keeper has ended because of the host's rule while no daemon ran, so the session has, unless a front
+    /// has come for it meanwhile, which is told.
+    pub(super) fn end_if_free(&mut self, id: &SessionId) {
+        let session = self.sessions.get(id);
+        if session.is_some_and(|session| session.holder.is_none() && session.keepers.is_empty()) {
+            self.tell_unreachable(id, None);
+            self.end_session(id);
+        }
+    }
+
     /// A keeper was the last to wait for the host of this session to reconnect, in vain: nobody may
     /// have it any more. False: the session is none of those.
     pub(super) fn end_abandoned(&mut self, id: &SessionId, exits: &[ProcessId]) -> bool {

@@ -1,7 +1,7 @@
 //! What nobody can resume, and ends at once; and what is told of it.
 
-use mcp_sessiond_proto::Resume;
 use mcp_sessiond_proto::backends::KeeperName;
+use mcp_sessiond_proto::{LossId, Resume};
 
 use super::*;
 
@@ -859,30 +859,48 @@ fn a_claim_is_told_what_a_keeper_is_about_to_say() {
     }
 }
 
-/// It was closed while no daemon ran.
+/// Its host has left while no daemon ran.
 #[test]
 fn of_a_server_that_has_ended_by_a_rule_its_keeper_leaves_word_which_is_told_once() {
-    let mut bench = Bench::new();
-    for (pid, because) in [(1, Some(Loss::UnknownHost)), (11, None)] {
-        let claim = ruled(&mut bench, pid, Resume::Unknown);
-        let [files, web] = [pid + 50, pid + 51];
-        let lease = of_two_by(&mut bench, claim, [files, web]);
-        bench
-            .registry
-            .front_closed(&lease.session, lease.epoch, None);
-        for (keeper, word) in [(files, Some(Loss::UnknownHost)), (web, None)] {
-            bench.registry.note_end(process(keeper), word);
+    // How the front has left; whether the next one has the session when the keepers' ends are known.
+    for (is_closed, is_late) in [(true, false), (false, false), (false, true)] {
+        let mut bench = Bench::new();
+        for (pid, because) in [(1, Some(Loss::UnknownHost)), (11, None)] {
+            let claim = ruled(&mut bench, pid, Resume::Unknown);
+            let [files, web] = [pid + 50, pid + 51];
+            let lease = of_two_by(&mut bench, claim, [files, web]);
+            if is_closed {
+                bench
+                    .registry
+                    .front_closed(&lease.session, lease.epoch, None);
+            }
+            for (keeper, word) in [(files, Some(Loss::UnknownHost)), (web, None)] {
+                bench.registry.note_end(process(keeper), word);
+            }
+            let claim = Claim {
+                confirms_loss: true,
+                ..ruled(&mut bench, pid + 1, Resume::Unknown)
+            };
+            let next = if is_late {
+                bench.exit(&[pid]);
+                let early = granted(bench.tell(claim.clone()));
+                assert_eq!((&early.session, early.because), (&lease.session, None));
+                bench.exit(&[files, web]);
+                granted(bench.tell(claim))
+            } else {
+                bench.exit(&[pid, files, web]);
+                assert!(!bench.has(&lease), "{is_closed}");
+                granted(bench.tell(claim))
+            };
+            let why = format!("{is_closed} {is_late}: it is told once for each key");
+            assert_eq!(next.because, because, "{why}");
+            let told: Vec<LossId> = next.lost.iter().map(|lost| lost.id).collect();
+            let confirmed = bench.registry.loss_told(&next.session, next.epoch, &told);
+            confirmed.expect("the newest lease");
+            bench.registry.end(&next.session);
+            bench.exit(&[pid + 1]);
+            bench.registry.swept(&process(files));
+            bench.registry.swept(&process(web));
         }
-        bench.exit(&[pid, files, web]);
-        bench.registry.swept(&process(files));
-        bench.registry.swept(&process(web));
-        let claim = ruled(&mut bench, pid + 1, Resume::Unknown);
-        let next = granted(bench.tell(claim));
-        assert_eq!(
-            (next.because, next.lost),
-            (because, vec![]),
-            "it is told once for each key"
-        );
-        bench.registry.end(&next.session);
     }
 }
