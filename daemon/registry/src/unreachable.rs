@@ -315,9 +315,16 @@ impl Registry {
             let left = self.left.get(&session.id).into_iter();
             let mut left = left.flat_map(BTreeMap::values);
             let is_used = left.any(|left| left.epoch == session.epoch && left.used);
-            return Some(is_used || self.touched.contains(&session.id));
+            return Some(is_used || self.touched.contains(&session.id) || self.has_lost(session));
         }
         self.was_used(session)
+    }
+
+    /// Whether the next front of this session is to be told that its only keeper is gone.
+    fn has_lost(&self, session: &SessionRecord) -> bool {
+        let losses = self.owners.get(&session.owner).map(|owner| &owner.losses);
+        let mut losses = losses.into_iter().flatten();
+        losses.any(|(of, loss)| Some(*of) == session.leading_key() && loss.of.is_none())
     }
 
     /// Whether anything of this session would be missed. None: a keeper of it is about to say.

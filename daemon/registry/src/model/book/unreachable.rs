@@ -138,7 +138,11 @@ impl Book {
             RuleSource::Table | RuleSource::Asked if is_bare => {
                 let mut left = entry.left.values();
                 let is_used = left.any(|left| left.epoch.0 == entry.epoch && left.used);
-                Some(is_used || entry.touched)
+                let losses = self.hosts.get(&entry.owner).map(|host| &host.losses);
+                let has_lost = losses
+                    .zip(entry.key)
+                    .is_some_and(|(losses, key)| losses.contains_key(&key));
+                Some(is_used || entry.touched || has_lost)
             }
             _ => self.was_used(entry),
         }
