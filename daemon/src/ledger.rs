@@ -102,10 +102,11 @@ impl Ledger {
     /// be had.
     pub fn open(directory: &Path, boot: &str) -> Result<Opened, LedgerError> {
         let path = directory.join(FILE);
+        let was_there = Ballast::is_in(directory);
         let ballast = Ballast::of(directory);
         let is_there = std::fs::symlink_metadata(&path).is_ok();
         let opened = loop {
-            match find(directory, boot) {
+            match find(directory, boot, was_there) {
                 Err(error) if may_be_full(&error) && ballast.free() => {}
                 opened => break opened,
             }
@@ -130,7 +131,7 @@ impl Ledger {
         let commit = move |effects: &[Effect]| -> Result<Rest, Failure> {
             loop {
                 if database.is_none() {
-                    let found = find(&place, &boot).and_then(|(found, ..)| {
+                    let found = find(&place, &boot, was_there).and_then(|(found, ..)| {
                         Database::new(&place.join(FILE), found, schema::set_up)
                     });
                     match found {
@@ -251,8 +252,13 @@ fn refused(why: &str, retry_after: Duration) -> Error {
 }
 
 /// Opens the database, or makes one; tells what is in it, and why what was in it was discarded.
-fn find(directory: &Path, boot: &str) -> rusqlite::Result<(Connection, Snapshot, Option<String>)> {
-    let (path, was_there) = (directory.join(FILE), Ballast::is_in(directory));
+/// `was_there`: whether an earlier daemon has made one.
+fn find(
+    directory: &Path,
+    boot: &str,
+    was_there: bool,
+) -> rusqlite::Result<(Connection, Snapshot, Option<String>)> {
+    let path = directory.join(FILE);
     match schema::open(&path, boot, was_there) {
         Ok((connection, schema::State::Current(snapshot))) => Ok((connection, snapshot, None)),
         Ok((connection, schema::State::Empty)) => Ok((connection, Snapshot::default(), None)),

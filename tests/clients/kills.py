@@ -218,7 +218,9 @@ class Campaign:
         if self.was_cut or "front" in victims or kind in CLOSES:
             self.pending.pop(self.conversation, None)
         if kind in ("records", "sockets") or kind == "edit" and self.entry == "at":
-            self.pending |= {other: MAY_END[kind] for other in world.conversations if other != self.conversation}
+            for other in world.conversations:
+                if other != self.conversation:
+                    self.pending.setdefault(other, set()).add(MAY_END[kind].pattern)
         self.check(call, victims, touched)
         self.judge(calls, [call] if call else [])
 
@@ -445,7 +447,7 @@ class Campaign:
                         self.bad("silent", f"{other} ended with its connection, and no line says why: {self.unread(conversation=other[1:])}")
                     self.rule_told.add(other)
                 continue
-            pending = self.pending.get(other[1:])
+            pending = self.pending.get(other[1:]) and re.compile("|".join(self.pending[other[1:]]))
             if fresh and pending and await self.until(lambda: self.losses(other, pending) >= fresh, LINE):
                 self.remark(f"{self.entry}: ended by what was deleted or edited before")
                 continue

@@ -203,8 +203,26 @@ async fn what_cannot_be_read_is_discarded_and_written_anew() {
             discarded,
             ..
         } = open(directory.path(), BOOT);
+        assert!(snapshot.lost.is_some());
         assert_eq!((snapshot.sessions, discarded), (vec![kept], None));
     }
+}
+
+/// A daemon that finds no database may be killed before it has recorded anything.
+#[tokio::test]
+async fn that_records_were_lost_is_there_with_the_first_new_ones() {
+    let mut bench = Bench::new();
+    bench.keep().await.expect("it is kept");
+    let Bench {
+        directory, ledger, ..
+    } = bench;
+    ledger.writer.close().await;
+    let reopened = open(directory.path(), BOOT);
+    assert_eq!(reopened.snapshot.lost, None);
+    reopened.ledger.writer.close().await;
+    remove(directory.path());
+    open(directory.path(), BOOT).ledger.writer.close().await;
+    assert!(open(directory.path(), BOOT).snapshot.lost.is_some());
 }
 
 #[tokio::test]
