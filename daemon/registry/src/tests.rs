@@ -4,6 +4,7 @@ mod facts;
 mod keepers;
 mod losses;
 mod many;
+mod rules;
 mod services;
 mod siblings;
 mod strangers;

@@ -231,7 +231,7 @@ fn what_an_edited_entry_had_before_ends_first_and_is_told() {
         assert!(free(&mut bench), "{used:?}");
         let lost = confirming(&mut bench, 2).lost.into_iter();
         let lost: Vec<_> = lost.map(|lost| (lost.of, lost.because)).collect();
-        let expected = told.then(|| (Some(edited), Loss::Edited));
+        let expected = told.then_some((Some(edited), Loss::Edited));
         assert_eq!(lost, Vec::from_iter(expected), "{used:?}");
     }
 }
