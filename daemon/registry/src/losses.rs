@@ -151,7 +151,8 @@ impl Registry {
         match of {
             // What belongs to a host ends with it.
             _ if exits.contains(&owner) => {}
-            Some(_) if is_attended && why.is_wanted() => {}
+            // The front that is there could not reach one that has waited in vain.
+            Some(_) if is_attended && why.is_wanted() && why != Loss::Abandoned => {}
             of => {
                 self.note_loss(owner, key, of.cloned(), why);
             }

@@ -315,7 +315,7 @@ impl Registry {
             let left = self.left.get(&session.id).into_iter();
             let mut left = left.flat_map(BTreeMap::values);
             let is_used = left.any(|left| left.epoch == session.epoch && left.used);
-            return Some(is_used || self.touched.contains(&session.id) || self.has_lost(session));
+            return Some(is_used || self.touched.contains(&session.id));
         }
         self.was_used(session)
     }
@@ -388,10 +388,9 @@ impl Registry {
             .collect();
         let mut told = None;
         for (id, old, loss) in left {
-            let is_used = self
-                .sessions
-                .get(&id)
-                .is_some_and(|session| self.has_shown_use(session) != Some(false));
+            let is_used = self.sessions.get(&id).is_some_and(|session| {
+                self.has_shown_use(session) != Some(false) || self.has_lost(session)
+            });
             self.tell_unreachable(&id, Some(loss).filter(|_| is_used));
             self.end_session(&id);
             // Who comes back to that conversation is told, too.

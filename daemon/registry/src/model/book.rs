@@ -280,7 +280,7 @@ impl Book {
         for number in superseded {
             let entry = self.entries.remove(&number).expect("it was found just now");
             let loss = self.superseded_by(&key, &claim.description, &entry);
-            if self.has_shown_use(&entry) == Some(false) {
+            if self.has_shown_use(&entry) == Some(false) && !self.has_lost(&entry) {
                 continue;
             }
             if loss == Some(Loss::Conversation) {
@@ -381,7 +381,8 @@ impl Book {
                         self.words.remove(keeper);
                     }
                 }
-                (Some(_), Some(loss)) if entry.holder.is_some() && loss.is_wanted() => {}
+                (Some(_), Some(loss))
+                    if entry.holder.is_some() && loss.is_wanted() && *loss != Loss::Abandoned => {}
                 (Some(of), Some(loss)) => self.note_member(owner, key, of, *loss),
                 (None, Some(loss)) => self.note(owner, key, Some(*loss)),
             }

@@ -138,14 +138,18 @@ impl Book {
             RuleSource::Table | RuleSource::Asked if is_bare => {
                 let mut left = entry.left.values();
                 let is_used = left.any(|left| left.epoch.0 == entry.epoch && left.used);
-                let losses = self.hosts.get(&entry.owner).map(|host| &host.losses);
-                let has_lost = losses
-                    .zip(entry.key)
-                    .is_some_and(|(losses, key)| losses.contains_key(&key));
-                Some(is_used || entry.touched || has_lost)
+                Some(is_used || entry.touched)
             }
             _ => self.was_used(entry),
         }
+    }
+
+    /// Whether its next front is to be told that its only keeper is gone.
+    pub(super) fn has_lost(&self, entry: &Entry) -> bool {
+        let losses = self.hosts.get(&entry.owner).map(|host| &host.losses);
+        losses
+            .zip(entry.key)
+            .is_some_and(|(losses, key)| losses.contains_key(&key))
     }
 
     pub(super) fn note_rule_of(&mut self, entry: &Entry, key: Key) {
