@@ -148,12 +148,16 @@ fn a_server_that_was_edited_while_nobody_was_there_is_another_one() {
     };
     let [a, b] = own(&mut client);
     assert_eq!((count(&mut client, &a), count(&mut client, &b)), (1, 1));
+    let former = backend(&world, "a");
     client.pipe.kill();
     entry["env"] = json!({"X": "1"});
     write_down(&world, &[("a", entry), ("b", small(&world))]);
     let mut client = connect(&world);
     assert_eq!(own(&mut client), [a.clone(), b.clone()]);
     assert_eq!((count(&mut client, &a), count(&mut client, &b)), (1, 2));
+    let told = "a: this server begins afresh: the command line or the environment";
+    client.pipe.errors.wait(told);
+    former.ended();
 }
 
 #[test]
