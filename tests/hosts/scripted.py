@@ -175,16 +175,18 @@ def edited_checkout(world):
 
 
 def roots(world):
-    """What a server knows of its host's folders is what this connection would say."""
+    """What a server knows of its host's folders is what this connection would say, where it has ever asked for them: one that was started by a host
+    which gives none never has, and goes on."""
     for entry in [None, *ENTRIES]:
         server = world.server("--roots")
         command = server if entry is None else world.wrapping(server, ("--resume", "always"), entry=entry)
         host = Host(world)
         for name, folders, goes_on in [("one", ["file:///one"], 1), ("one again", ["file:///one"], 2), ("two", ["file:///two"], 1), ("no roots", None, 1),
-                                       ("one at last", ["file:///one"], 1)]:
+                                       ("one at last", ["file:///one"], 2)]:
             host.connect(name, command, roots=folders)
             said = host.say(name)
-            root = folders[0] if folders else "none"
+            has_asked = entry is None or name != "one at last"
+            root = folders[0] if folders and has_asked else "none"
             expected = f"count={1 if entry is None else goes_on} "
             world.check(f"{entry or 'directly'}, {name}: it knows {root}, and {expected}", f"root={root}" in said and expected in said, (said, host.heard(name)))
             host.call("close", {"name": name, "how": "input"})
