@@ -448,7 +448,9 @@ class Campaign:
                     self.rule_told.add(other)
                 continue
             pending = self.pending.get(other[1:]) and re.compile("|".join(self.pending[other[1:]]))
-            if fresh and pending and await self.until(lambda: self.losses(other, pending) >= fresh, LINE):
+            # One that a restart between two connections has begun nobody has ever used.
+            needed = 1 if self.kind == "restart" else fresh
+            if fresh and pending and await self.until(lambda: self.losses(other, pending) >= needed, LINE):
                 self.remark(f"{self.entry}: ended by what was deleted or edited before")
                 continue
             # A program that was edited is another one from the next orderly close on.

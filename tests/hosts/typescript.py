@@ -47,6 +47,8 @@ class Host(Peer):
 
 def tempered(mode, temper):
     def scenario(world):
+        # The program is in no table, and its user has said that a kill ends no conversation.
+        world.config_path.write_text('hosts = [{ executable = "*", resume = "cut" }]\n')
         direct = list(Host(world, mode, world.server("--temper", temper)).connections())
         initialises = ["refused" not in connected for connected, *_ in direct]
         world.check("directly each connection has a server of its own, or none has one",
