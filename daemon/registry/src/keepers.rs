@@ -230,16 +230,12 @@ impl Registry {
             return false;
         };
         let former: Vec<KeeperRecord> = session.keepers.edited(backend).cloned().collect();
-        let left = self.left.get(id);
-        let is_unused = |keeper: &ProcessId| {
-            let left = left.and_then(|left| left.get(keeper));
-            left.is_some_and(|left| !left.used)
-        };
-        self.edited.extend(former.iter().map(|keeper| {
-            let told = Some(backend.clone()).filter(|_| !is_unused(&keeper.process));
-            (keeper.process, told)
-        }));
+        let backend = backend.clone();
         for keeper in &former {
+            let left = self.departure(id, &keeper.process);
+            let is_told = left.is_none_or(|left| left.used);
+            self.edited
+                .insert(keeper.process, is_told.then(|| backend.clone()));
             let told = self.stop_backend(id, keeper.of.as_ref());
             debug_assert!(told.is_ok(), "it was found just now");
         }

@@ -166,7 +166,8 @@ impl Registry {
         self.services.values()
     }
 
-    /// Whether nothing is left of this session's former backend of this name: a new one may start.
+    /// Whether nothing is left of this session's former backend of this name: a new one may start. What a
+    /// list's server was before its entry was edited, while no `serve` was there to end it, ends now.
     pub fn free_service_backend(
         &mut self,
         of: &ServiceSession,

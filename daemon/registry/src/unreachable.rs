@@ -188,15 +188,15 @@ impl Registry {
                 // They say it when they see that their front is gone.
                 (None, Some(session)) if session.rule.source == RuleSource::Table => {
                     let told = (owner, key, session.rule.loss());
-                    let said = self.left.get(&id);
                     let has_said = |keeper: &ProcessId| {
-                        let left = said.and_then(|said| said.get(keeper));
+                        let left = self.departure(&id, keeper);
                         left.is_some_and(|left| left.epoch == session.epoch)
                     };
                     let keepers = session.keepers.iter().map(|keeper| keeper.process);
-                    let silent = keepers.filter(|keeper| !has_said(keeper));
+                    let silent: Vec<ProcessId> =
+                        keepers.filter(|keeper| !has_said(keeper)).collect();
                     self.ended_by_rule
-                        .extend(silent.map(|keeper| (keeper, told)));
+                        .extend(silent.into_iter().map(|keeper| (keeper, told)));
                 }
                 _ => {}
             }
@@ -318,6 +318,11 @@ impl Registry {
             return Some(is_used || self.touched.contains(&session.id));
         }
         self.was_used(session)
+    }
+
+    /// How the last front has left that this keeper has told of.
+    pub(super) fn departure(&self, id: &SessionId, keeper: &ProcessId) -> Option<&Departure> {
+        self.left.get(id)?.get(keeper)
     }
 
     /// Whether the next front of this session is to be told that its only keeper is gone.

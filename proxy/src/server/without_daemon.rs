@@ -123,7 +123,7 @@ fn decide_named(directory: &Path, name: &Label, daemon: Daemon) -> WithoutKeeper
             "process {pid} keeps `{shown}`, and the daemon has not said whether this host can have it; the wrapper keeps asking; `mcp-sessiond doctor` says more"
         )),
         Some(pid) => WithoutKeeper::Refuse(format!(
-            "`{shown}` is kept by process {pid}, and can't be reached without a daemon; the wrapper keeps trying; `mcp-sessiond doctor` says why no daemon runs"
+            "process {pid} keeps `{shown}`, which can't be reached without a daemon; the wrapper keeps trying; `mcp-sessiond doctor` says why no daemon runs"
         )),
         None => WithoutKeeper::RunUnkept(Some(lock)),
     }
