@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::display::Display;
 use super::sandbox::{Sandbox, is_gone};
+use crate::ui::table::{columns, lines_within};
 
 /// Plays it. False: something was not as it should be.
 pub(super) fn run(json: bool) -> io::Result<bool> {
@@ -49,11 +50,13 @@ pub(super) fn run(json: bool) -> io::Result<bool> {
     story.note(&format!("$ kill -9 {daemon}"))?;
     server.count(&mut story, 4)?;
 
-    story.scene(
-        "The server itself is killed: a fresh one takes its place, and the host need not come back",
-    )?;
+    story.scene("The server itself is killed: the next call is told what is lost, and the one after it has a fresh server")?;
     story.note(&format!("$ kill -9 {pid}"))?;
     kill(raw(pid)?, Signal::SIGKILL)?;
+    // A call that is sent before its keeper has seen the end is told that the outcome is unknown.
+    if !is_gone(raw(pid)?.as_raw()) {
+        return Err(io::Error::other("the server outlives SIGKILL"));
+    }
     let fresh = server.count(&mut story, 1)?;
     story.check("it is another process", fresh != pid)?;
 
@@ -142,7 +145,8 @@ impl Server {
         let call = json!({"name": "count", "arguments": {}});
         let mut result = self.ask("tools/call", &call)?;
         if let Err(error) = &result {
-            story.note(&format!("     count: {error}"))?;
+            let told = lines_within(&format!("     count: {error}"), columns());
+            story.note(told.trim_end_matches('\n'))?;
             result = self.ask("tools/call", &call)?;
         }
         let result = result.map_err(io::Error::other)?;
