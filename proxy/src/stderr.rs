@@ -8,10 +8,13 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use mcp_sessiond_proto::backends::ended_sentence;
 use mcp_sessiond_proto::backends::frame::Kind;
 use mcp_sessiond_proto::text::printable;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::frames::FrameSender;
 use crate::named_lines::NamedLines;
@@ -79,6 +82,19 @@ impl Stderr {
         written: impl FnOnce() + Send + 'static,
     ) {
         self.put(sentence(what).into_bytes(), Some(Box::new(written)));
+    }
+
+    /// The same, and waits until it was written, but no longer than this: a host may read nothing.
+    pub(crate) fn print_within(
+        &self,
+        within: Duration,
+        what: &dyn std::fmt::Display,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let (written, is_written) = oneshot::channel();
+        self.print_then(what, move || {
+            let _ = written.send(());
+        });
+        async move { drop(timeout(within, is_written).await) }
     }
 
     /// Prints what a server writes to its standard error. `name`: the server's, where it is one of

@@ -600,7 +600,7 @@ impl Registry {
             })
         });
         // By which its former keeper has ended, while no daemon ran.
-        let rule = key.filter(|_| wants_own);
+        let rule = key.filter(|_| wants_own && own(&lost).is_none());
         let rule = rule.and_then(|key| self.take_rule(claim.host, key, claim.former));
         let Some(session) = self.sessions.get(id) else {
             return;

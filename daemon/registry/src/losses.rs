@@ -56,12 +56,15 @@ impl Registry {
     /// What a claim is told that gets a fresh session under this key. `because`: the reason that was
     /// found just now.
     pub(super) fn tell_claim(&mut self, claim: &Claim, key: Key, because: Option<Loss>) -> Told {
-        let rule = self.take_rule(claim.host, key, claim.former);
         let has_record = self.owners.get(&claim.host).is_some_and(|owner| {
             let mut losses = owner.losses.iter();
             losses.any(|(of, loss)| is_led(claim, key, of) && loss.of.is_none())
         });
-        let new = because.or(rule.filter(|_| !has_record));
+        // The rule is for the next claim where another reason is told now.
+        let new = match because {
+            None if !has_record => self.take_rule(claim.host, key, claim.former),
+            because => because,
+        };
         if let Some(new) = new.filter(|_| claim.confirms_loss) {
             self.note_loss(claim.host, key, None, new);
         }

@@ -22,7 +22,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -151,6 +151,10 @@ impl fmt::Debug for dyn List {
         write!(to, "List({:?})", self.place())
     }
 }
+
+/// How long an edit waits until it is said, before it ends anything: a front that is killed in between
+/// would leave a server that ended without a word.
+const SAID_WITHIN: Duration = Duration::from_millis(500);
 
 /// What the servers are together, for people.
 const DISPLAY_NAME: &str = "all servers of servers.json";
@@ -451,7 +455,8 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
                                 Some(_) => "this server begins afresh: its entry was edited",
                                 None => "this server is ended: its entry was removed",
                             };
-                            common.stderr.print(&format_args!("{name}: {what}"));
+                            let text = format!("{name}: {what}");
+                            common.stderr.print_within(SAID_WITHIN, &text).await;
                         }
                         backends.set_sources(sources(servers, &handshake), |name| {
                             running.get(name) == wanted.get(name)

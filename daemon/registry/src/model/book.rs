@@ -244,8 +244,8 @@ impl Book {
                     self.note_rule_of(&ended, key);
                 }
                 let recorded = self.take_recorded(claim, key);
-                let rule = self.take_rule(claim);
-                let because = edited.or(recorded).or(rule);
+                let told = edited.or(recorded);
+                let because = told.or_else(|| self.take_rule(claim));
                 self.answer(claim, None, Outcome::FreshFirst, because);
                 return self.reconsider(claim.host, key);
             }

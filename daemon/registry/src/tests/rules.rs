@@ -381,3 +381,26 @@ fn of_a_server_that_has_ended_by_a_rule_its_keeper_leaves_word_which_is_told_onc
         }
     }
 }
+
+/// A reason that is told instead does not use the rule up.
+#[test]
+fn a_rule_is_told_by_the_next_claim_where_another_reason_took_its_place() {
+    let mut bench = Bench::new();
+    let claim = ruled(&mut bench, 1, Resume::Unknown);
+    let lease = bench.kept_by(claim, 50);
+    bench.exit(&[1]);
+    bench.left(&lease, 50, false, true);
+    let claim = ruled(&mut bench, 2, Resume::Unknown);
+    let key = claim.key.expect("it has one");
+    bench.registry.note_loss(HOST, key, None, Loss::Hung);
+    for (pid, because) in [
+        (2, Some(Loss::Hung)),
+        (3, Some(Loss::UnknownHost)),
+        (4, None),
+    ] {
+        let claim = ruled(&mut bench, pid, Resume::Unknown);
+        let next = granted(bench.tell(claim));
+        assert_eq!(next.because, because, "{pid}");
+        bench.registry.end(&next.session);
+    }
+}

@@ -140,8 +140,8 @@ impl Book {
         let because = match entry {
             Some(number) => recorded.filter(|_| !self.entries[&number].keepers.contains_key(&None)),
             None => {
-                let rule = self.take_rule(claim);
-                because.or(edited).or(recorded).or(rule)
+                let told = because.or(edited).or(recorded);
+                told.or_else(|| self.take_rule(claim))
             }
         };
         self.answer(claim, entry, outcome, because);
