@@ -8,6 +8,8 @@
 use std::io;
 use std::net::SocketAddr;
 
+use crate::descriptors;
+
 /// Whether the process at the other end belongs to our own user, right now.
 ///
 /// # Errors
@@ -38,12 +40,8 @@ pub fn listener_on(port: u16) -> Option<u32> {
     }
     let pid = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
     let holds = |pid: &u32| {
-        let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok();
-        let mut targets = descriptors
-            .into_iter()
-            .flatten()
-            .filter_map(|descriptor| std::fs::read_link(descriptor.ok()?.path()).ok());
-        targets.any(|target| inodes.iter().any(|inode| target.as_os_str() == &**inode))
+        descriptors::names_in(*pid)
+            .any(|name| inodes.iter().any(|inode| name.as_os_str() == &**inode))
     };
     let processes = std::fs::read_dir("/proc").ok()?.filter_map(Result::ok);
     processes.filter_map(pid).find(holds)

@@ -160,6 +160,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         self.buffer.next_line()
     }
 
+    /// What is read from.
+    pub fn reader(&self) -> &R {
+        &self.reader
+    }
+
     /// What is read from, and what was read from it already.
     pub fn into_parts(self) -> (R, LineBuffer) {
         (self.reader, self.buffer)

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use mcp_sessiond_process::ProcessId;
+use mcp_sessiond_process::{ProcessId, descriptors};
 use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt as _, sink};
 use tokio::net::unix::pipe;
@@ -25,7 +25,7 @@ const PIPE_MAX: usize = 1024 * 1024;
 /// A running backend.
 #[derive(Debug)]
 pub struct Backend {
-    /// Its pid, and its group's.
+    /// Its pid, and its group's, unless a launcher has left it behind.
     pub pid: Pid,
     /// When it was started.
     pub started: Instant,
@@ -33,6 +33,8 @@ pub struct Backend {
     pub input: Option<pipe::Sender>,
     /// Its standard output; none once it was closed.
     pub output: Option<Lines<pipe::Receiver>>,
+    /// Whether anything was read of that.
+    pub has_spoken: bool,
     /// Since when one of the two is closed.
     pub closed_since: Option<Instant>,
     /// Its standard error; none once it was closed.
@@ -72,9 +74,36 @@ impl Backend {
             started: Instant::now(),
             input,
             output,
+            has_spoken: false,
             closed_since: None,
             errors,
         })
+    }
+
+    /// A launcher has ended without an error, and before anything was said: what it has started goes on
+    /// as the backend, if a process is left that has both pipes. Says whether there is one, which is
+    /// known on Linux alone. `setsid` is such a launcher, since it forks where it leads a group.
+    pub fn go_on_in_another(&mut self, children: &Children) -> bool {
+        let pipes = [
+            self.input.as_ref().and_then(descriptors::name_of),
+            self.output
+                .as_ref()
+                .and_then(|lines| descriptors::name_of(lines.reader())),
+        ];
+        let [Some(input), Some(output)] = pipes else {
+            return false;
+        };
+        let next = children.all().into_iter().find(|child| {
+            let names: BTreeSet<_> = descriptors::names_in(*child).collect();
+            names.contains(&input) && names.contains(&output)
+        });
+        let Some(next) = next.filter(|_| !self.has_spoken) else {
+            return false;
+        };
+        let next = Pid::from_raw(next.cast_signed());
+        children.expect_instead(self.pid, next);
+        self.pid = next;
+        true
     }
 
     /// The lines that are left in its standard output when it has exited, and what stands behind

@@ -81,6 +81,22 @@ impl Children {
         });
     }
 
+    /// The same of another child in this one's place.
+    pub fn expect_instead(&self, of: Pid, child: Pid) {
+        self.exits.send_modify(|exits| {
+            exits.awaited.remove(&of);
+            exits.awaited.insert(child, None);
+        });
+    }
+
+    /// The pids of all children that have not exited.
+    pub fn all(&self) -> Vec<u32> {
+        let own = PinnedProcess::myself().ok();
+        let children = own.and_then(|own| process::children_of(&own).ok());
+        let children = children.unwrap_or_default();
+        children.iter().map(|child| child.id().pid).collect()
+    }
+
     /// Reaps the children that have ended. Call it at every SIGCHLD.
     pub fn reap(&self) {
         self.exits.send_modify(|exits| {

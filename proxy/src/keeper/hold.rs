@@ -35,7 +35,7 @@ use tokio::time::Instant;
 
 use self::events::{from_backend, from_clients, from_front, from_stderr, to_backend, to_front};
 use super::backend::Backend;
-use super::children::{Children, StopMode};
+use super::children::{ChildExit, Children, StopMode};
 use super::exits::{Exit, ExitWatcher};
 use super::front_connection::FrontConnection;
 use super::program_change::ProgramFile;
@@ -566,12 +566,11 @@ impl Keeper {
                     .backend
                     .as_ref()
                     .and_then(|backend| self.children.ended(backend.pid));
-                if let Some(ended) = ended {
-                    if self.input_over.is_some() {
-                        self.closed_backend_ended();
-                    } else {
-                        self.backend_ended(&ended.to_string());
-                    }
+                match ended {
+                    Some(_) if self.input_over.is_some() => self.closed_backend_ended(),
+                    Some(ChildExit::Code(0)) if self.goes_on_in_another() => {}
+                    Some(ended) => self.backend_ended(&ended.to_string()),
+                    None => {}
                 }
             }
             // The daemon knows already that nobody resumes what the front has left.
@@ -588,7 +587,12 @@ impl Keeper {
             }
             Event::FromFront(said) => self.handle_frame(said),
             Event::FromClient(event) => self.handle_client(event),
-            Event::FromBackend(Line::Whole(line)) => self.relay.from_backend(line, now),
+            Event::FromBackend(Line::Whole(line)) => {
+                if let Some(backend) = &mut self.backend {
+                    backend.has_spoken = true;
+                }
+                self.relay.from_backend(line, now);
+            }
             Event::FromBackend(Line::Oversized { head, tail }) => {
                 self.relay.oversized_from_backend(&head, &tail, now);
             }

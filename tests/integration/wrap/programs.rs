@@ -3,7 +3,8 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
-use mcp_sessiond_tests::{Client, World};
+use mcp_sessiond_tests::{Client, World, gone, signal};
+use nix::sys::signal::Signal;
 
 use super::{keeping, root, tiny, wrapped};
 
@@ -52,6 +53,32 @@ fn a_descriptor_that_an_argument_names_is_passed_on() {
     let of_server =
         |number: u32| fs::read_link(format!("/proc/{}/fd/{number}", world.backend().pid()));
     assert!(of_server(7).is_ok() && of_server(8).is_err());
+}
+
+/// As directly: `setsid` forks where it leads a process group, as a server of ours does, and not where a
+/// host has started it.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_launcher_that_ends_before_anything_was_said_leaves_its_server() {
+    for launcher in [
+        &["setsid"][..],
+        &["sh", "-c", "exec 7<&0; \"$@\" <&7 7<&- &", "sh"],
+    ] {
+        let world = keeping("");
+        let _daemon = world.daemon();
+        let launcher = launcher.iter().map(|word| (*word).to_owned());
+        let server: Vec<String> = launcher.chain(tiny(&world)).collect();
+        let mut client = Client::connected(world.front(&wrapped(&world, &server)));
+        assert_eq!(client.count(), 1, "{server:?}");
+        client.pipe.kill();
+        let mut client = Client::connected(world.front(&wrapped(&world, &server)));
+        assert_eq!(client.count(), 2, "it is kept");
+        let backend = world.backend();
+        let server = backend.pid();
+        signal(server, Signal::SIGKILL);
+        gone(server);
+        assert_eq!(client.count(), 1, "a fresh one takes its place");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use mcp_sessiond_proto::backends::{EndingRequest, StartedRequest, ended_sentence
 use mcp_sessiond_proto::end_note::EndNote;
 use mcp_sessiond_proto::facts::{LearnRequest, Learned};
 use mcp_sessiond_proto::{Error, Loss, paths};
+use nix::unistd::Pid;
 use signal_hook_tokio::Signals;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -127,19 +128,37 @@ impl Keeper {
         let script = self.program_file.as_ref().map(ProgramFile::path);
         let script = script.filter(|_| self.program.has_sources && self.sharing.is_none());
         self.sources = script.map(|script| Sources::of(script.to_owned()));
+        let pid = backend.pid;
+        self.backend = Some(backend);
+        self.tell_started(pid, why);
+        Ok(())
+    }
+
+    /// Without this the daemon can't clean up after the keeper if both were killed.
+    fn tell_started(&self, backend: Pid, why: Option<String>) {
         let request = StartedRequest {
             session: self.context.session.clone(),
             keeper: self.context.keeper,
-            pid: backend.pid.as_raw().unsigned_abs(),
+            pid: backend.as_raw().unsigned_abs(),
             why,
         };
-        self.backend = Some(backend);
-        // Without this the daemon can't clean up after the keeper if both were killed.
         self.notify_daemon(move |connection, context| {
             let request = request.clone();
             async move { connection.backend_started(context, request).await }
         });
-        Ok(())
+    }
+
+    /// The backend was a launcher, and has left another process in its place.
+    pub(super) fn goes_on_in_another(&mut self) -> bool {
+        let Some(backend) = &mut self.backend else {
+            return false;
+        };
+        let goes_on = backend.go_on_in_another(&self.children);
+        let pid = backend.pid;
+        if goes_on {
+            self.tell_started(pid, None);
+        }
+        goes_on
     }
 
     /// Tells the daemon what was seen of servers of this command, for other keepers and fronts.
