@@ -73,7 +73,7 @@ pub enum Effect {
         /// Why, for people.
         why: String,
         /// Whether it is of no use to wait for it, since it hangs.
-        kills: bool,
+        hangs: bool,
     },
     /// The same for a backend that no host has used: nobody has to be told.
     ReplaceUnused,

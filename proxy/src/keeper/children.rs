@@ -45,10 +45,8 @@ pub enum StopMode {
         /// child would.
         signal: Option<Signal>,
     },
-    /// SIGTERM at once: it has exited, and only its orphans are left.
+    /// SIGTERM at once: it hangs, or it has exited, and only its orphans are left.
     Terminate,
-    /// SIGKILL at once: it hangs.
-    Kill,
 }
 
 /// Which processes have ended, of those that the keeper waits for.
@@ -161,20 +159,9 @@ impl Children {
                     .send_modify(|exits| exits.spared.extend(detached));
             }
         }
-        let first = if stop_mode == StopMode::Kill {
-            Signal::SIGKILL
-        } else {
-            Signal::SIGTERM
-        };
-        for (to_group, to_orphans) in [(first, Signal::SIGTERM), (Signal::SIGKILL, Signal::SIGKILL)]
-        {
-            if timeout(
-                patience,
-                self.signal_until_gone(leader, to_group, to_orphans),
-            )
-            .await
-            .is_ok()
-            {
+        for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+            let gone = self.signal_until_gone(leader, signal);
+            if timeout(patience, gone).await.is_ok() {
                 break;
             }
         }
@@ -194,11 +181,11 @@ impl Children {
     /// Sends a signal to all processes that are left of the backend, and to those that become our
     /// children meanwhile, and waits until they are gone. On Linux orphans become our children, so
     /// the kernel reports the end of each.
-    async fn signal_until_gone(&self, leader: Pid, to_group: Signal, to_orphans: Signal) {
+    async fn signal_until_gone(&self, leader: Pid, signal: Signal) {
         let mut exits = self.exits.subscribe();
         let mut told = BTreeSet::new();
         if !self.is_group_gone(leader) {
-            let _ = killpg(leader, to_group);
+            let _ = killpg(leader, signal);
         }
         loop {
             exits.mark_unchanged();
@@ -214,7 +201,7 @@ impl Children {
                 .filter(|orphan| told.insert(orphan.id()))
             {
                 // This fails if the process has just exited.
-                drop(orphan.signal(to_orphans));
+                drop(orphan.signal(signal));
             }
             if exits.changed().await.is_err() {
                 return;

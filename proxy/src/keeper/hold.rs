@@ -666,10 +666,10 @@ impl Keeper {
             Effect::Start => self.start_due = true,
             // It ends as its host has left it.
             Effect::Replace { .. } if self.input_over.is_some() => {}
-            Effect::Replace { why, kills } => {
+            Effect::Replace { why, hangs } => {
                 self.log_line(&format!("{why}; a fresh server is started"));
-                self.retire(if kills {
-                    StopMode::Kill
+                self.retire(if hangs {
+                    StopMode::Terminate
                 } else {
                     self.graceful()
                 });

@@ -2,7 +2,8 @@
 //!
 //! Each line of the file is a time, in ms, and a word: `start`, a signal that has come, `end` at the
 //! end of the input, and `saved` when the server has saved, which takes it so long after that end; then it
-//! exits. Signals do not end it. With `never` only SIGKILL does. It answers each request at once.
+//! exits. Signals do not end it. With `never` only SIGKILL does. It answers each request at once, and reads
+//! nothing more when its tool `hang` was called.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, Write as _};
@@ -38,18 +39,24 @@ fn main() -> io::Result<()> {
     });
     write(&file, "start")?;
     for line in io::stdin().lock().lines() {
-        if let Some(answer) = answer(&line?) {
+        let line = line?;
+        if let Some(answer) = answer(&line) {
             println!("{answer}");
+        }
+        if line.contains(r#""name":"hang""#) {
+            wait_for_ever();
         }
     }
     write(&file, "end")?;
-    let Some(save_ms) = save_ms else {
-        loop {
-            std::thread::park();
-        }
-    };
+    let save_ms = save_ms.unwrap_or_else(|| wait_for_ever());
     std::thread::sleep(Duration::from_millis(save_ms));
     write(&file, "saved")
+}
+
+fn wait_for_ever() -> ! {
+    loop {
+        std::thread::park();
+    }
 }
 
 fn write(mut file: &File, word: &str) -> io::Result<()> {

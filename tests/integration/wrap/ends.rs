@@ -173,6 +173,28 @@ fn a_server_ends_by_the_end_of_its_input_where_its_host_is_gone_without_a_word()
     assert_eq!(words(&world), ["end", "saved"]);
 }
 
+/// It may still save by a signal what it holds.
+#[test]
+fn a_server_that_hangs_gets_sigterm_before_sigkill() {
+    let world = keeping(&format!(
+        "ping_wait_ms = 100\nstop_wait_ms = {STOP_WAIT_MS}"
+    ));
+    let _daemon = world.daemon();
+    let server = server(&world, "heard", "never");
+    let command = world.wrapping(&[], &server);
+    let mut client = Client::connected(world.front(&command));
+    // Only one that has answered pings is known to hang.
+    client.ping();
+    let hanging = world.backend().pid();
+    assert_eq!(client.call("hang", json!({})), "used");
+    client.pipe.close();
+    client.pipe.wait();
+    let mut next = Client::connected(world.front(&command));
+    assert_eq!(next.call("use", json!({})), "used");
+    gone(hanging);
+    assert_eq!(words(&world), ["SIGTERM"]);
+}
+
 /// `mcp-sessiond stop`, with its host and without one.
 #[test]
 fn a_server_that_is_stopped_gets_the_end_of_its_input_first() {

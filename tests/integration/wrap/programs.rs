@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
-use mcp_sessiond_tests::{Client, World, gone, signal};
+use mcp_sessiond_tests::{Client, World, signal};
 use nix::sys::signal::Signal;
 
 use super::{keeping, root, tiny, wrapped};
@@ -74,9 +74,8 @@ fn a_launcher_that_ends_before_anything_was_said_leaves_its_server() {
         let mut client = Client::connected(world.front(&wrapped(&world, &server)));
         assert_eq!(client.count(), 2, "it is kept");
         let backend = world.backend();
-        let server = backend.pid();
-        signal(server, Signal::SIGKILL);
-        gone(server);
+        signal(backend.pid(), Signal::SIGKILL);
+        backend.wait("it has ended", |status| status.pid.is_none());
         assert_eq!(client.count(), 1, "a fresh one takes its place");
     }
 }

@@ -407,7 +407,7 @@ impl Relay {
         let order = match replaces.take() {
             Some(why) => Effect::Replace {
                 why: why.into(),
-                kills: false,
+                hangs: false,
             },
             None => Effect::Start,
         };
@@ -513,7 +513,7 @@ impl Relay {
     fn replace(&mut self, before: &Noted, next: FirstRequest, now: Millis) {
         let why = before.why().to_owned();
         // There is no use in waiting for one that hangs.
-        let kills = matches!(before.before(), Before::Hangs(_));
+        let hangs = matches!(before.before(), Before::Hangs(_));
         self.end_calls("the server was replaced");
         let mut dropped = self.forget_backend().len();
         let calls = &self.calls.open;
@@ -557,7 +557,7 @@ impl Relay {
             self.last_error = Some(why.clone());
             self.effects.push(match before.before() {
                 Before::Unused(_) => Effect::ReplaceUnused,
-                _ => Effect::Replace { why, kills },
+                _ => Effect::Replace { why, hangs },
             });
         }
         match next {

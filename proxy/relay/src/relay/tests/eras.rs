@@ -258,7 +258,7 @@ fn the_third_host_in_a_row_that_only_probes_gets_a_fresh_one() {
     next(&mut bench);
     bench.front(&ask("\"d\"", "server/discover"));
     let effects = bench.relay.effects();
-    let [Effect::Replace { why, kills: false }] = &effects[..] else {
+    let [Effect::Replace { why, hangs: false }] = &effects[..] else {
         panic!("{effects:?}")
     };
     assert!(why.contains("for the third time in a row"), "{why}");
@@ -310,7 +310,7 @@ fn one_that_was_discovered_and_refuses_to_be_initialised_is_replaced_once() {
     bench.backend(&refused("3"));
     assert_eq!(bench.front_gets(), [""; 0]);
     let effects = bench.relay.effects();
-    let [Effect::Replace { why, kills: false }] = &effects[..] else {
+    let [Effect::Replace { why, hangs: false }] = &effects[..] else {
         panic!("{effects:?}")
     };
     assert!(why.ends_with("refuses `initialize`"), "{why}");

@@ -15,7 +15,7 @@ fn replaced(why: &str) -> (bool, Vec<Effect>) {
         false,
         vec![Effect::Replace {
             why: why.into(),
-            kills: false,
+            hangs: false,
         }],
     )
 }
@@ -209,7 +209,7 @@ fn a_restart_waits_for_answers_and_keeps_new_calls_for_the_next_one() {
             bench.relay.effects(),
             [Effect::Replace {
                 why: BY_HAND.into(),
-                kills: false
+                hangs: false
             }]
         );
         bench.relay.backend_started(bench.now);

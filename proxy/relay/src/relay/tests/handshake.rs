@@ -70,7 +70,7 @@ fn a_host_that_is_too_old_gets_a_fresh_backend() {
         effects[1..],
         [Effect::Replace {
             why: why.into(),
-            kills: false
+            hangs: false
         }]
     );
     assert_eq!(bench.backend_gets(), [""; 0]);

@@ -94,7 +94,7 @@ fn one_that_is_known_to_answer_and_does_not_is_replaced() {
         bench.relay.effects(),
         [Effect::Replace {
             why: WHY.into(),
-            kills: true
+            hangs: true
         }]
     );
     assert_eq!(bench.front_gets(), [""; 0]);
@@ -169,7 +169,7 @@ fn the_hosts_own_pings_count() {
         bench.relay.effects(),
         [Effect::Replace {
             why: WHY.into(),
-            kills: true
+            hangs: true
         }]
     );
 }
@@ -186,7 +186,7 @@ fn a_host_that_gives_up_has_waited_for_the_next_one() {
     bench.wait();
     assert!(matches!(
         &bench.relay.effects()[..],
-        [Effect::Replace { kills: true, .. }]
+        [Effect::Replace { hangs: true, .. }]
     ));
 }
 

@@ -422,7 +422,7 @@ const RESTARTED: &str = "the server was restarted before it answered; the outcom
 fn is_replaced(bench: &mut Bench) {
     assert!(matches!(
         &bench.relay.effects()[..],
-        [Effect::Replace { kills: false, .. }]
+        [Effect::Replace { hangs: false, .. }]
     ));
     bench.relay.backend_started(bench.now);
 }

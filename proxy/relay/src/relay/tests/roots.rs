@@ -52,7 +52,7 @@ fn another(bench: &mut Bench, capabilities: &str) {
 
 fn replaced(bench: &mut Bench) -> String {
     let effects = bench.relay.effects();
-    let [Effect::Replace { why, kills: false }] = &effects[..] else {
+    let [Effect::Replace { why, hangs: false }] = &effects[..] else {
         panic!("{effects:?}");
     };
     why.clone()
@@ -361,7 +361,7 @@ fn a_host_that_has_none_does_not_answer_what_the_backend_has_asked_itself() {
             Effect::Say(dropped.into()),
             Effect::Replace {
                 why: why.into(),
-                kills: false
+                hangs: false
             }
         ]
     );

@@ -260,10 +260,10 @@ impl World {
                     assert!(self.lives, "nobody is there to be replaced");
                     self.is_replaced();
                 }
-                Effect::Replace { why, kills } => {
+                Effect::Replace { why, hangs } => {
                     assert!(self.lives, "nobody is there to be replaced");
                     assert!(
-                        self.on_pong || !kills,
+                        self.on_pong || !hangs,
                         "it may be one that never answers pings"
                     );
                     match &*why {
