@@ -131,7 +131,10 @@ impl World {
             "{:?}",
             lease.outcome
         );
-        if lease.outcome == Outcome::Resumed && self.downgraded.remove(&lease.session) {
+        // One that is taken up by its id keeps its key.
+        let record = self.registry.session(&lease.session);
+        let is_led = record.is_some_and(|record| record.leading_key() == claim.key);
+        if lease.outcome == Outcome::Resumed && is_led && self.downgraded.remove(&lease.session) {
             let about = self
                 .openers
                 .get_mut(&lease.session)
@@ -147,9 +150,6 @@ impl World {
             about.description.entry.is_none()
                 && matches!(lease.outcome, Outcome::Resumed | Outcome::Held)
         };
-        // One that is taken up by its id keeps its key.
-        let record = self.registry.session(&lease.session);
-        let is_led = record.is_some_and(|record| record.leading_key() == claim.key);
         if lease.outcome == Outcome::Resumed
             && is_led
             && let Some(about) = self.openers.get_mut(&lease.session)
