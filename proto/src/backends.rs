@@ -15,6 +15,7 @@ mod status;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -34,9 +35,24 @@ pub const KEEPER_VERSION: u16 = 3;
 /// The oldest version that this build still serves there. Version 2 had lines instead of frames.
 pub const OLDEST_KEEPER_VERSION: u16 = 3;
 
-/// The most bytes of one relayed MCP message, without the newline: as many as the largest
-/// transports of the SDKs take.
+/// The most bytes of one relayed MCP message, without the newline, where `wrap.message_max_mib` says
+/// nothing else: as many as the largest transports of the SDKs take.
 pub const RELAYED_MAX: usize = 16 * 1024 * 1024;
+
+/// That of this process, which relays for one user.
+static OF_PROCESS: AtomicUsize = AtomicUsize::new(RELAYED_MAX);
+
+/// The most bytes of one message that this process relays. Another process of the same user may have
+/// another limit: of what is larger it keeps both ends, by which whoever waits gets an error.
+#[must_use]
+pub fn relayed_max() -> usize {
+    OF_PROCESS.load(Ordering::Relaxed)
+}
+
+/// Sets it, before anything is relayed.
+pub fn set_relayed_max(bytes: usize) {
+    OF_PROCESS.store(bytes, Ordering::Relaxed);
+}
 
 /// The most ends of backends that a keeper remembers until a front has told them.
 pub const ENDED_MAX: usize = 8;

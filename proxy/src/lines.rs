@@ -6,9 +6,9 @@ use std::os::fd::AsFd;
 
 use bytes::buf::Chain;
 use bytes::{Buf as _, Bytes, BytesMut};
-use mcp_sessiond_proto::backends::RELAYED_MAX;
 use mcp_sessiond_proto::backends::frame::CAPACITY_MAX;
 pub use mcp_sessiond_proto::backends::frame::{CHUNK, EDGE, Line};
+use mcp_sessiond_proto::backends::relayed_max;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt as _};
@@ -27,7 +27,7 @@ pub struct LineBuffer {
 
 impl Default for LineBuffer {
     fn default() -> Self {
-        Self::with_limit(RELAYED_MAX)
+        Self::with_limit(relayed_max())
     }
 }
 
@@ -272,6 +272,8 @@ impl PendingLine {
 
 #[cfg(test)]
 mod tests {
+    use mcp_sessiond_proto::backends::RELAYED_MAX;
+
     use super::*;
 
     fn taken(chunks: &[&[u8]]) -> Vec<Line> {

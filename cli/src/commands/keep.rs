@@ -15,6 +15,7 @@ use mcp_sessiond_proxy::program::Program;
 
 use super::wrap::program;
 use crate::USAGE;
+use crate::config::load_or_default;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -102,6 +103,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
         _ => return ExitCode::from(USAGE),
     };
     if detached {
+        load_or_default();
         let program = Program {
             title: name,
             has_sources: !no_sources,

@@ -24,6 +24,7 @@ use mcp_sessiond_proxy::signals::GivenMask;
 
 use self::access::AccessArgs;
 use super::wrap;
+use crate::config::relay_up_to_its_limit;
 use crate::exit_code::{DATA_ERROR, SOFTWARE, TEMPORARY, USAGE};
 use crate::runtime::block_on;
 use crate::servers::{self, ServersError, bundle};
@@ -186,6 +187,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
+    relay_up_to_its_limit(&config);
     let _ = GivenMask::unblock(&mcp_sessiond_proxy::signals::ENDING);
     let settings = match settings(arguments, &config) {
         Ok(settings) => settings,

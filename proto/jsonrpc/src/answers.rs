@@ -15,9 +15,10 @@ pub const UNREADABLE_ANSWER: &str = "the host's answer can't be read as JSON";
 pub const UNREADABLE_SERVER_ANSWER: &str =
     "the server has answered this call, and its answer can't be read as JSON";
 /// Why an answer of the host has not come that is too large.
-pub const OVERSIZED_ANSWER: &str = "the host's answer has more than 16 MiB and can't be relayed";
+pub const OVERSIZED_ANSWER: &str =
+    "the host's answer is larger than `wrap.message_max_mib` allows, and can't be relayed";
 /// The same of the server, which has carried the call out: see [`not_kept`].
-pub const OVERSIZED_SERVER_ANSWER: &str = "the server has answered this call, and its answer has more than 16 MiB, so it is not passed on";
+pub const OVERSIZED_SERVER_ANSWER: &str = "the server has answered this call, and its answer is larger than `wrap.message_max_mib` allows, so it is not passed on";
 
 /// A text as a JSON string.
 fn quoted(text: &str) -> String {
@@ -120,7 +121,7 @@ pub fn no_method(id: &str, message: &str) -> Bytes {
 
 /// A message was too large to be read.
 pub fn too_large(id: &str) -> Bytes {
-    let why = "a message of more than 16 MiB is not relayed";
+    let why = "a message that is larger than `wrap.message_max_mib` allows is not relayed";
     error(id, INVALID_REQUEST, why, None).into()
 }
 

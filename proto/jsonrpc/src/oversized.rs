@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::answers::{self, OVERSIZED_ANSWER, OVERSIZED_SERVER_ANSWER};
 use crate::unreadable::Unreadable;
 
-/// What becomes of a message of more than 16 MiB, which was discarded.
+/// What becomes of a message that is too large, which was discarded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Oversized {
     /// Its sender gets this: it was a request, or what nobody else waits for.

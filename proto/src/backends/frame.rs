@@ -13,7 +13,7 @@
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-use super::RELAYED_MAX;
+use super::{RELAYED_MAX, relayed_max};
 
 /// Bytes of a header.
 pub const HEADER_LEN: usize = 16;
@@ -168,7 +168,7 @@ impl Header {
     }
 
     /// The header of a body of so many bytes. More than a frame can have are cut off by nobody: see
-    /// [`RELAYED_MAX`].
+    /// [`relayed_max`].
     #[must_use]
     pub fn of(kind: Kind, number: u64, length: usize) -> Self {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
@@ -229,7 +229,7 @@ struct Cut {
 
 impl Default for FrameBuffer {
     fn default() -> Self {
-        Self::with_line_max(RELAYED_MAX)
+        Self::with_line_max(relayed_max())
     }
 }
 

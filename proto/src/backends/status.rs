@@ -79,7 +79,7 @@ pub struct BackendStatus {
     #[serde(with = "crate::text")]
     pub lost: u64,
     /// Messages that were not passed on, since the keeper started: progress of calls of former
-    /// fronts, answers to nothing, and what was larger than 16 MiB.
+    /// fronts, answers to nothing, and what was too large.
     #[serde(with = "crate::text")]
     pub dropped: u64,
     /// Messages and bytes to the backend, since the keeper started.

@@ -530,7 +530,7 @@ impl Multiplexer {
         }
     }
 
-    /// A client has sent a line of more than 16 MiB, which was discarded: its first and its last
+    /// A client has sent a line that is too large, which was discarded: its first and its last
     /// bytes.
     pub fn oversized_from_client(&mut self, client: u64, head: &[u8], tail: &[u8], now: Millis) {
         let Unreadable {

@@ -5,8 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Bytes that one event may have.
-pub const EVENT_MAX: usize = 16 * 1024 * 1024;
+use mcp_sessiond_proto::backends::relayed_max;
 
 /// An event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,7 +20,7 @@ pub struct Event {
     pub is_message: bool,
 }
 
-/// An event, or a line of one, that has more than [`EVENT_MAX`] bytes.
+/// An event, or a line of one, that has more than [`relayed_max`] bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge {
     /// How many of the bytes were read.
@@ -32,7 +31,8 @@ impl fmt::Display for TooLarge {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "an event of the server has more than {EVENT_MAX} bytes"
+            "an event of the server has more than {} bytes",
+            relayed_max()
         )
     }
 }
@@ -73,7 +73,9 @@ impl Parser {
                 // A comment stands for a line of which nothing is kept.
                 _ if self.skips && !self.line.is_empty() => {}
                 _ if self.skips => self.line.push(b':'),
-                _ if self.line.len() + self.data.as_ref().map_or(0, String::len) >= EVENT_MAX => {
+                _ if self.line.len() + self.data.as_ref().map_or(0, String::len)
+                    >= relayed_max() =>
+                {
                     (self.skips, self.line, self.data) = (true, Vec::from(b":"), None);
                     return Err(TooLarge { read });
                 }
@@ -210,7 +212,7 @@ mod tests {
     #[test]
     fn an_event_without_an_end_is_not_kept_for_ever() {
         let mut parser = Parser::default();
-        let part = vec![b'x'; EVENT_MAX / 4];
+        let part = vec![b'x'; relayed_max() / 4];
         let read: Vec<_> = (0..6)
             .map(|_| parser.read(&part, |_| panic!("no event")))
             .collect();
@@ -231,7 +233,7 @@ mod tests {
     fn nothing_of_an_event_that_is_too_large_is_heard_but_its_id() {
         let large = [
             "id: 1\ndata: ",
-            &"x".repeat(EVENT_MAX),
+            &"x".repeat(relayed_max()),
             "\ndata: 2\n\nid: 3\ndata: 4\n\n",
         ]
         .concat();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mcp_sessiond_process::{self as process, PinnedProcess};
 use mcp_sessiond_proto::backends::frame::{CHUNK, FrameBuffer, Kind, frame};
 use mcp_sessiond_proto::backends::{
-    KeeperReply, KeeperRequest, OLDEST_KEEPER_VERSION, RELAYED_MAX,
+    KeeperReply, KeeperRequest, OLDEST_KEEPER_VERSION, relayed_max,
 };
 use mcp_sessiond_proto::hello::{Hello, HelloError, greet_as, greet_blocking};
 use mcp_sessiond_proto::{KeeperName, paths};
@@ -272,7 +272,7 @@ fn frame_of(request: &KeeperRequest) -> io::Result<Vec<u8>> {
 
 /// What will be read of a keeper. With the host's own ids a message may be a little longer.
 fn unread() -> FrameBuffer {
-    FrameBuffer::with_line_max(RELAYED_MAX + MARGIN)
+    FrameBuffer::with_line_max(relayed_max() + MARGIN)
 }
 
 /// What a keeper answers, once it was read.

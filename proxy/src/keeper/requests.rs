@@ -9,7 +9,7 @@ use mcp_sessiond_client::{Control, SessionError};
 use mcp_sessiond_process::{self as process, Peer, PeerError, PinnedProcess, ProcessId};
 use mcp_sessiond_proto::backends::frame::{FrameBuffer, Kind};
 use mcp_sessiond_proto::backends::{
-    Attach, FrontLease, FrontRequest, KeeperReply, KeeperRequest, ProcessRef, RELAYED_MAX,
+    Attach, FrontLease, FrontRequest, KeeperReply, KeeperRequest, ProcessRef, relayed_max,
 };
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
@@ -258,7 +258,7 @@ async fn read_request(
                 _ => return Ok(None),
             };
             let Line::Whole(first) = first else {
-                let why = format!("its host begins with more than {RELAYED_MAX} bytes");
+                let why = format!("its host begins with more than {} bytes", relayed_max());
                 reply(&writer, &KeeperReply::Own { why }).await?;
                 return Ok(None);
             };

@@ -219,7 +219,7 @@ impl Link {
             if events.is_too_large {
                 // It would be as large if it was asked for again.
                 let why = format!(
-                    "a message of the server {:?} has more than 16 MiB: the outcome of this call is unknown",
+                    "a message of the server {:?} is larger than `wrap.message_max_mib` allows: the outcome of this call is unknown",
                     self.wire.name()
                 );
                 return self.give_up(stream, &CallFailure::Unknown(why)).await;

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use mcp_sessiond_jsonrpc::message::{Kind, Line};
-use mcp_sessiond_relay::sse::{EVENT_MAX, Event, Parser};
+use mcp_sessiond_proto::backends::relayed_max;
+use mcp_sessiond_relay::sse::{Event, Parser};
 use mcp_sessiond_relay::verdict::{
     Refusal, SessionState, Verdict, error_message, names_session, said, without_secrets,
 };
@@ -556,7 +557,7 @@ async fn read(response: Response) -> Result<Answered, Failed> {
     let reply = match &*kind {
         EVENTS => Reply::Events(Events::new(response)),
         JSON if status == StatusCode::OK => {
-            let body = read_up_to(response, EVENT_MAX)
+            let body = read_up_to(response, relayed_max())
                 .await
                 .ok_or(Failed::Broken)?;
             if body.trim_ascii().is_empty() {

@@ -37,7 +37,7 @@ pub enum News {
     FormerUnknown,
     /// An event of the stream that belongs to no call could not be read.
     #[error(
-        "a message of it has more than 16 MiB and was not passed on; what follows it may be missing, too"
+        "a message of it is larger than `wrap.message_max_mib` allows and was not passed on; what follows it may be missing, too"
     )]
     TooLarge,
     /// The server does not answer in it.

@@ -439,7 +439,7 @@ async fn an_event_that_is_too_large_is_skipped_and_told_once() {
     let (mut test, mut events) = Test::begun(Ids::Same).await;
     events.say(1, &note("first")).await;
     assert_eq!(test.hears().await["params"]["data"], "first");
-    let large = "x".repeat(mcp_sessiond_relay::sse::EVENT_MAX);
+    let large = "x".repeat(mcp_sessiond_proto::backends::RELAYED_MAX);
     // Its id has come before its data, or has not.
     for (id, after) in [("id: 2\n", Some("last-event-id: 2\r\n")), ("", None)] {
         // The client reads no further than it has to.
@@ -468,7 +468,7 @@ async fn a_call_whose_answer_is_too_large_is_not_asked_for_again() {
     let mut stream = test.asked("tools/call").await.events().await;
     stream.say(1, &note("first")).await;
     assert_eq!(test.hears().await["params"]["data"], "first");
-    let large = "x".repeat(mcp_sessiond_relay::sse::EVENT_MAX);
+    let large = "x".repeat(mcp_sessiond_proto::backends::RELAYED_MAX);
     let _ = stream
         .0
         .write_all(format!("id: 2\ndata: {large}").as_bytes())
@@ -481,7 +481,7 @@ async fn a_call_whose_answer_is_too_large_is_not_asked_for_again() {
     assert!(
         answer["error"]["message"]
             .as_str()
-            .is_some_and(|why| why.contains("16 MiB")),
+            .is_some_and(|why| why.contains("`wrap.message_max_mib`")),
         "{answer}"
     );
 }

@@ -80,7 +80,7 @@ fn an_answer_that_is_too_large_is_an_error_for_whoever_waits_for_it(options: &[&
     client
         .pipe
         .write(&answer(&id, &"x".repeat(RELAYED_MAX)).to_string());
-    let told: Value = serde_json::from_str(&raw.wait_heard("16 MiB")).expect("JSON");
+    let told: Value = serde_json::from_str(&raw.wait_heard("message_max_mib")).expect("JSON");
     assert_eq!(
         (&told["id"], &told["error"]["code"]),
         (&json!(ASKED), &json!(-32000)),

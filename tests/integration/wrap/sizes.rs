@@ -22,40 +22,45 @@ fn assert_too_large(answer: &Value) {
     assert!(
         answer["error"]["message"]
             .as_str()
-            .is_some_and(|why| why.contains("16 MiB")),
+            .is_some_and(|why| why.contains("`wrap.message_max_mib`")),
         "{answer}"
     );
 }
 
 #[test]
-fn a_message_of_16_mib_arrives_and_one_byte_more_is_refused() {
-    let world = keeping("");
+fn a_message_of_the_largest_size_arrives_and_one_byte_more_is_refused() {
+    for (settings, max) in [
+        ("", RELAYED_MAX),
+        ("[wrap]\nmessage_max_mib = 20", 20 * 1024 * 1024),
+    ] {
+        a_message_of_so_many_bytes_arrives_and_one_byte_more_is_refused(settings, max);
+    }
+}
+
+fn a_message_of_so_many_bytes_arrives_and_one_byte_more_is_refused(settings: &str, max: usize) {
+    let world = keeping(settings);
     let _daemon = world.daemon();
     let (raw, mut client) = connect_raw(&world);
     let longest = |raw: &Raw| raw.heard().iter().map(Vec::len).max();
 
     client.last = 100;
-    client.pipe.write(&padded(100, RELAYED_MAX));
+    client.pipe.write(&padded(100, max));
     assert!(client.answer(100).get("result").is_some());
-    assert_eq!(longest(&raw), Some(RELAYED_MAX + 1), "with its newline");
-    client.pipe.write(&padded(101, RELAYED_MAX + 1));
+    assert_eq!(longest(&raw), Some(max + 1), "with its newline");
+    client.pipe.write(&padded(101, max + 1));
     assert_too_large(&client.answer(101));
-    assert_eq!(
-        longest(&raw),
-        Some(RELAYED_MAX + 1),
-        "the server has not heard it"
-    );
+    assert_eq!(longest(&raw), Some(max + 1), "the server has not heard it");
 
     client.last = 101;
-    let pad = client.request("pad", json!({"bytes": RELAYED_MAX}));
+    let pad = client.request("pad", json!({"bytes": max}));
     let answer = client.answer(pad);
     assert!(
         answer["result"]["pad"]
             .as_str()
-            .is_some_and(|pad| pad.len() > RELAYED_MAX - 100),
+            .is_some_and(|pad| pad.len() > max - 100),
         "{pad}"
     );
-    let pad = client.request("pad", json!({"bytes": RELAYED_MAX + 1}));
+    let pad = client.request("pad", json!({"bytes": max + 1}));
     let answer = client.answer(pad);
     assert_too_large(&answer);
     // It was carried out.

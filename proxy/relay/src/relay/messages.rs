@@ -272,7 +272,7 @@ impl Relay {
         }
     }
 
-    /// The front has sent a line of more than 16 MiB, which was discarded: its first and its last
+    /// The front has sent a line that is too large, which was discarded: its first and its last
     /// bytes.
     pub fn oversized_from_front(&mut self, head: &[u8], tail: &[u8], now: Millis) {
         self.counts.dropped += 1;
@@ -554,12 +554,12 @@ impl Relay {
         }
     }
 
-    /// The backend has sent a line of more than 16 MiB, which was discarded: its first and its last
+    /// The backend has sent a line that is too large, which was discarded: its first and its last
     /// bytes.
     pub fn oversized_from_backend(&mut self, head: &[u8], tail: &[u8], now: Millis) {
         self.counts.dropped += 1;
         self.on_backend_output(now);
-        self.say("a message of the server has more than 16 MiB and was not relayed");
+        self.say("a message of the server is larger than `wrap.message_max_mib` allows and was not relayed");
         let Unreadable {
             id: Some(id),
             request,

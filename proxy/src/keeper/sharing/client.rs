@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use mcp_sessiond_proto::backends::frame::Kind;
-use mcp_sessiond_proto::backends::{KeeperReply, RELAYED_MAX};
+use mcp_sessiond_proto::backends::{KeeperReply, relayed_max};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -13,9 +13,9 @@ use crate::frames::{Frames, PendingFrames};
 use crate::lines::Line;
 use crate::socket::SocketWriter;
 
-/// Bytes that may wait for a client. One that reads so little is cut off, so that the others need
-/// not wait for it: four of the largest messages.
-const UNREAD: usize = 4 * RELAYED_MAX;
+/// How many of the largest messages may wait for a client. One that reads so little is cut off, so
+/// that the others need not wait for it.
+const UNREAD: usize = 4;
 
 /// What a client does.
 pub(in crate::keeper) enum Event {
@@ -62,7 +62,7 @@ impl ClientWriter {
         let unread = self.unread.fetch_add(body.len(), Ordering::Relaxed);
         // Where it is gone, its reader says so.
         let _ = self.frames.send((kind, body));
-        unread <= UNREAD
+        unread <= UNREAD * relayed_max()
     }
 
     pub(super) fn reply(&self, reply: &KeeperReply) {

@@ -4,11 +4,11 @@ use mcp_sessiond_jsonrpc::{Oversized, answers};
 
 use super::*;
 
-const LARGE: &str = "the server has answered this call, and its answer has more than 16 MiB, so it is not passed on";
+const LARGE: &str = "the server has answered this call, and its answer is larger than `wrap.message_max_mib` allows, so it is not passed on";
 
 fn refused(id: &str) -> String {
     format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32600,"message":"a message of more than 16 MiB is not relayed"}}}}"#
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32600,"message":"a message that is larger than `wrap.message_max_mib` allows is not relayed"}}}}"#
     )
 }
 
@@ -101,7 +101,8 @@ fn an_answer_of_the_host_that_is_too_large_fails_the_ask() {
         .relay
         .oversized_from_front(br#"{"id":1,"result":{"x":""#, b"\"}}", bench.now);
     assert_eq!(bench.front_gets(), [""; 0]);
-    let words = "the host's answer has more than 16 MiB and can't be relayed";
+    let words =
+        "the host's answer is larger than `wrap.message_max_mib` allows, and can't be relayed";
     assert_eq!(bench.backend_gets(), [failed("\"s\"", words)]);
 }
 
