@@ -61,7 +61,6 @@ mod tasks;
 mod tasks_rmcp;
 mod tokens;
 mod told_to_models;
-mod tower_sessions;
 #[cfg(target_os = "linux")]
 mod wild;
 mod wills;

@@ -108,8 +108,8 @@
 //!   socket is in. [`error`]: what can go wrong. [`mod@options`]: settings. [`runtime`]: what
 //!   drives the calls.
 //! - [`control`]: bare calls, for programs that are part of mcp-sessiond.
-//! - `tower`, `rmcp`, `tower_sessions`, `turul`, each with the feature of its name: a layer for HTTP
-//!   servers; HTTP servers on the official SDK; stores for other frameworks.
+//! - `tower`, `rmcp`, `turul`, each with the feature of its name: a layer for HTTP servers; HTTP
+//!   servers on the official SDK; a storage for another framework.
 //!
 //! **Architecture Invariants:** nothing is sent to a daemon of another user, nor through a
 //! directory that others may enter. [`Sessiond`] returns `Option` and `bool`: no call of it fails
@@ -149,8 +149,6 @@ mod sessions;
 mod start;
 #[cfg(feature = "tower")]
 pub mod tower;
-#[cfg(feature = "tower-sessions")]
-pub mod tower_sessions;
 #[cfg(feature = "turul")]
 pub mod turul;
 
