@@ -17,11 +17,10 @@
 //   it. sessions: creates, opens and lists the sessions of an owner.
 // - lease, log, sessiond: the resume token of a server on stdio: claims, log lines, and the calls of version 1.
 // - appender: appends to a stream in order. event-store, event-bus, request-state: what the official SDK can be
-//   given. express: the store of express-session.
+//   given.
 // - durable/: an HTTP server on the official SDK whose sessions survive it. durable answers requests: get reads
 //   streams, post and served-session pass requests to the SDK's server, restore makes one anew from its handshake.
-// - tasks/: extension is the Tasks extension of MCP 2026-07-28, session-task-store and session-task-queue are
-//   for tasks of MCP 2025-11-25. Both store tasks through persist.
+// - tasks/: extension is the Tasks extension of MCP 2026-07-28.
 // - browser, browser-page: a web page that resumes its calls when it is loaded again. A package entry of its own,
 //   which uses nothing of Node or of the other modules.
 export { Attachment } from './attachment.js';
@@ -41,7 +40,6 @@ export type { SessionCookie } from './durable/cookie.js';
 export { durable, type DurableHandler } from './durable/handler.js';
 export type { DurableOptions } from './durable/options.js';
 export type { HttpTransport, McpServerLike, TransportClass } from './durable/sdk.js';
-export { expressStore, type ExpressStore, type ExpressStoreOptions } from './express.js';
 export { eventBus, type EventBus, type EventBusOptions } from './event-bus.js';
 export {
   taskExtension,
@@ -50,6 +48,4 @@ export {
   type TaskExtensionOptions,
 } from './tasks/extension.js';
 export type { InputRequest, Work } from './tasks/running-task.js';
-export { SessionTaskStore, type StoredTask } from './tasks/session-task-store.js';
-export { SessionTaskQueue } from './tasks/session-task-queue.js';
 export { requestStateCodec, type RequestStateOptions, type StateCodec } from './request-state.js';

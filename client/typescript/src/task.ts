@@ -19,9 +19,8 @@ export function isFinal(status: string): boolean {
 }
 
 /**
- * A task of a session (the Tasks extension of MCP 2026-07-28, SEP-2663; the tasks of MCP 2025-11-25). Beside
- * the codes of every call of a session: `unknown_task`, where there is none, or its time is over; and for
- * calls that change it `task_ended`.
+ * A task of a session (the Tasks extension of MCP 2026-07-28, SEP-2663). Beside the codes of every call of a
+ * session: `unknown_task`, where there is none, or its time is over; and for calls that change it `task_ended`.
  */
 export class Task {
   /** Its id, for the client. */

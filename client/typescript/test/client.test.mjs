@@ -5,6 +5,7 @@ import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { inspect } from 'node:util';
 import { credential, SessiondError, Sessions } from '../dist/index.js';
+import { between } from './lib/between.mjs';
 import { beforeLinux65, binary, World } from './lib/daemon.mjs';
 
 let world;
@@ -102,6 +103,27 @@ test('state has versions, and a write can depend on one', async () => {
   assert.equal(await code(session.set('a', 1n)), 'invalid_argument');
   await session.reset();
   assert.deepEqual(await session.keys(), []);
+});
+
+test('a conditional write whose answer is lost is made once, and is uncertain where another came first', async (t) => {
+  const session = await ofService().create();
+  let fault;
+  const line = await between(world, async (method) => {
+    if (method !== 'write_state' || !fault) return undefined;
+    const [what, meanwhile] = fault;
+    fault = undefined;
+    await meanwhile?.();
+    return what;
+  });
+  t.after(() => line.close());
+  const own = await ofService(line.options).open(session.id);
+  fault = ['lose'];
+  const first = await own.compareAndSet('cart', 0n, 1);
+  assert.equal(fault, undefined);
+  assert.deepEqual(await session.entry('cart'), { key: 'cart', version: first, value: 1 });
+  fault = ['break', () => session.set('cart', 2)];
+  assert.equal(await code(own.compareAndSet('cart', first, 3)), 'uncertain');
+  assert.equal(await session.get('cart'), 2);
 });
 
 test('what a stream has said is replayed, waited for, and has an end', async () => {

@@ -52,6 +52,15 @@ test('a task survives the daemon, asks its client, and ends', async () => {
   assert.deepEqual((await made.task.fail({ code: 1 })).error, { code: 1 });
 });
 
+test('tasks are listed over several pages', async () => {
+  const session = await ofService().create();
+  const made = await Promise.all(Array.from({ length: 120 }, () => session.createTask()));
+  assert.deepEqual(
+    (await session.tasks()).map(({ id }) => id),
+    made.map(({ task }) => task.id).sort(),
+  );
+});
+
 test('a task whose process is killed has failed', async () => {
   const session = await ofService().create();
   const program = `

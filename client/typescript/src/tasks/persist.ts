@@ -11,13 +11,13 @@ export const RETRY_MS = 1_000;
 const MESSAGE_MAX = 4_096;
 
 /** Repeats what may succeed later, until `signal` is aborted. Rejects with what will not. */
-export async function persist(what: () => Promise<unknown>, warn: Warn, signal?: AbortSignal): Promise<void> {
+export async function persist(what: () => Promise<unknown>, warn: Warn, signal: AbortSignal): Promise<void> {
   for (let warned = false; ; warned = true) {
     try {
       await what();
       return;
     } catch (error) {
-      if (!(error instanceof SessiondError && error.passes) || signal?.aborted) throw error;
+      if (!(error instanceof SessiondError && error.passes) || signal.aborted) throw error;
       if (!warned) warn(`a task waits to be stored: ${error.message}`);
       await pause(RETRY_MS);
     }
@@ -38,7 +38,7 @@ export async function endTask(
   task: Task,
   how: () => Promise<unknown>,
   warn: Warn,
-  signal?: AbortSignal,
+  signal: AbortSignal,
 ): Promise<void> {
   try {
     await persist(how, warn, signal);

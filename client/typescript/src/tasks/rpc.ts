@@ -97,7 +97,7 @@ export interface DetailedTask extends TaskFields {
 }
 
 /** What people are told of a task's state. */
-export function messageOf({ status, error, message }: TaskView): string | undefined {
+function messageOf({ status, error, message }: TaskView): string | undefined {
   // The message from before the failure is outdated.
   const failure = status === 'failed' && isObject(error) ? error['message'] : undefined;
   return typeof failure === 'string' ? failure : message;

@@ -18,10 +18,6 @@ import {
   StreamableHTTPServerTransport as Transport13,
   type EventStore as EventStore13,
 } from 'sdk-1.13/server/streamableHttp.js';
-import type { TaskMessageQueue as Queue24, TaskStore as Store24 } from 'sdk-1.24/experimental/tasks';
-import type { TaskMessageQueue as Queue26, TaskStore as Store26 } from 'sdk-1.26/experimental/tasks';
-import type { TaskMessageQueue as Queue29, TaskStore as Store29 } from 'sdk-1.29/experimental/tasks';
-import type { TaskMessageQueue as Queue32, TaskStore as Store32 } from 'sdk-1.32/experimental/tasks';
 import { McpServer as Mcp32 } from 'sdk-1.32/server/mcp.js';
 import {
   StreamableHTTPServerTransport as Transport32,
@@ -36,8 +32,6 @@ import {
   SessionEventStore,
   Sessions,
   SessiondError,
-  SessionTaskQueue,
-  SessionTaskStore,
   taskExtension,
   type ErrorCode,
 } from '../../dist/index.js';
@@ -62,18 +56,6 @@ export async function stores(): Promise<[EventStore13, EventStore32]> {
 }
 
 export const code = (error: SessiondError): ErrorCode => error.code;
-
-export const taskStores = (): [Store24 & Store26, Store29, Store32] => [
-  new SessionTaskStore(),
-  new SessionTaskStore(),
-  new SessionTaskStore(),
-];
-export const queues = (): [Queue24 & Queue26, Queue29, Queue32] => [
-  new SessionTaskQueue(),
-  new SessionTaskQueue(),
-  new SessionTaskQueue(),
-];
-new Mcp32(info, { taskStore: new SessionTaskStore(), taskMessageQueue: new SessionTaskQueue() });
 
 const tasks = taskExtension({
   ...of,
