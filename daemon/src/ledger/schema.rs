@@ -35,101 +35,34 @@ const VERSION: i64 = 14;
 /// Why the records of a former boot are discarded.
 pub(super) const REBOOTED: &str = "it is from before the last reboot";
 
-/// The tables of version 1.
-const FIRST: &str = "
+/// The tables, in one piece: SQLite reads all of them again at each change.
+const TABLES: &str = "
     CREATE TABLE boot (id TEXT NOT NULL) STRICT;
-    CREATE TABLE owner (host TEXT PRIMARY KEY, name TEXT NOT NULL, plural BLOB NOT NULL) STRICT;
+    CREATE TABLE owner (
+        host TEXT PRIMARY KEY, name TEXT NOT NULL, row TEXT, multiplexed_keys BLOB NOT NULL, doubles BLOB NOT NULL,
+        losses BLOB NOT NULL, rules BLOB NOT NULL, conversations_at_once INTEGER NOT NULL, names BLOB NOT NULL
+    ) STRICT;
     CREATE TABLE claimant (
-        process TEXT PRIMARY KEY, host TEXT NOT NULL, program TEXT NOT NULL, base BLOB, place BLOB, doubt TEXT
+        process TEXT PRIMARY KEY, host TEXT NOT NULL, program TEXT NOT NULL, core BLOB, place BLOB, directory BLOB,
+        conversation BLOB NOT NULL, doubt TEXT, former_base BLOB, former_place BLOB, keys BLOB NOT NULL, resume TEXT NOT NULL,
+        users INTEGER NOT NULL, started_ms INTEGER
     ) STRICT;
     CREATE TABLE session (
-        id TEXT PRIMARY KEY, owner TEXT NOT NULL, key BLOB, program TEXT NOT NULL, label TEXT,
-        opened INTEGER NOT NULL, opened_ms INTEGER NOT NULL, epoch INTEGER NOT NULL, holder TEXT,
-        file INTEGER NOT NULL, digest BLOB, former BLOB, offered INTEGER NOT NULL
-    ) STRICT;";
-
-/// The steps from each version to the next, so that an upgrade of the daemon ends no session. A new
-/// database is made in the same steps.
-const UPGRADES: [(i64, &str); 13] = [
-    (1, "ALTER TABLE session ADD COLUMN name TEXT; ALTER TABLE session ADD COLUMN made_by TEXT;"),
-    (
-        2,
-        "CREATE TABLE keeper (
-            process TEXT PRIMARY KEY, session TEXT, name INTEGER NOT NULL, program TEXT NOT NULL, backend TEXT,
-            ending INTEGER NOT NULL
-        ) STRICT;",
-    ),
-    (
-        3,
-        // What was read of a process counts by the former recipe of keys. Plural is a fact of now,
-        // and not on record any more.
-        "ALTER TABLE owner RENAME COLUMN plural TO doubles;
-        UPDATE owner SET doubles = x'';
-        ALTER TABLE owner ADD COLUMN row TEXT;
-        ALTER TABLE owner ADD COLUMN crowded INTEGER NOT NULL DEFAULT 0;
-        ALTER TABLE owner ADD COLUMN losses BLOB NOT NULL DEFAULT x'';
-        ALTER TABLE claimant RENAME COLUMN base TO former_base;
-        ALTER TABLE claimant RENAME COLUMN place TO former_place;
-        ALTER TABLE claimant ADD COLUMN core BLOB;
-        ALTER TABLE claimant ADD COLUMN place BLOB;
-        ALTER TABLE claimant ADD COLUMN directory BLOB;
-        ALTER TABLE claimant ADD COLUMN conversation BLOB NOT NULL DEFAULT x'';
-        ALTER TABLE claimant ADD COLUMN keys BLOB NOT NULL DEFAULT x'';
-        ALTER TABLE session ADD COLUMN entry TEXT;
-        ALTER TABLE session ADD COLUMN client TEXT;
-        ALTER TABLE session ADD COLUMN spot BLOB;
-        ALTER TABLE session ADD COLUMN asked TEXT;
-        ALTER TABLE session ADD COLUMN freed INTEGER NOT NULL DEFAULT 0;",
-    ),
-    (
-        4,
-        "CREATE TABLE service (
-            name TEXT PRIMARY KEY, epoch INTEGER NOT NULL, holder TEXT, since_ms INTEGER NOT NULL
-        ) STRICT;
-        ALTER TABLE keeper ADD COLUMN service TEXT;",
-    ),
-    (5, "ALTER TABLE keeper ADD COLUMN backend_name TEXT;"),
-    (
-        6,
-        "CREATE TABLE server (digest TEXT PRIMARY KEY, discover TEXT NOT NULL, used_ms INTEGER NOT NULL) STRICT;",
-    ),
-    (
-        7,
-        // Which of a host's servers are resumed.
-        "ALTER TABLE owner ADD COLUMN rules BLOB NOT NULL DEFAULT x'';
-        ALTER TABLE claimant ADD COLUMN resume TEXT NOT NULL DEFAULT 'cut';
-        ALTER TABLE claimant ADD COLUMN users INTEGER NOT NULL DEFAULT 0;
-        ALTER TABLE session ADD COLUMN rule TEXT NOT NULL DEFAULT 'always library';",
-    ),
-    (8, "ALTER TABLE owner ADD COLUMN lost_members BLOB NOT NULL DEFAULT x'';"),
-    (
-        9,
-        // Each loss has a number and a time, and says of what it is.
-        "UPDATE owner SET losses = x'';
-        ALTER TABLE owner DROP COLUMN lost_members;
-        ALTER TABLE server ADD COLUMN version TEXT;",
-    ),
-    (
-        10,
-        // A crowd is one of a key. Which key it was is not known: nothing is resumed in that host, as
-        // before.
-        "UPDATE owner SET row = 'never' WHERE crowded = 1;
-        ALTER TABLE owner DROP COLUMN crowded;
-        ALTER TABLE owner ADD COLUMN multiplexed_keys BLOB NOT NULL DEFAULT x'';
-        ALTER TABLE owner ADD COLUMN conversations_at_once INTEGER NOT NULL DEFAULT 0;",
-    ),
-    (
-        11,
-        "ALTER TABLE claimant ADD COLUMN started_ms INTEGER; ALTER TABLE session ADD COLUMN closed_ms INTEGER;",
-    ),
-    (12, "ALTER TABLE owner ADD COLUMN names BLOB NOT NULL DEFAULT x'';"),
-    (
-        13,
-        // That earlier records were lost, and which servers' claims have carried that.
-        "CREATE TABLE lost_records (since INTEGER NOT NULL) STRICT;
-        CREATE TABLE lost_told (host TEXT NOT NULL, key BLOB NOT NULL, PRIMARY KEY (host, key)) STRICT;",
-    ),
-];
+        id TEXT PRIMARY KEY, owner TEXT NOT NULL, key BLOB, program TEXT NOT NULL, label TEXT, opened INTEGER NOT NULL,
+        opened_ms INTEGER NOT NULL, epoch INTEGER NOT NULL, holder TEXT, file INTEGER NOT NULL, digest BLOB, former BLOB,
+        offered INTEGER NOT NULL, name TEXT, made_by TEXT, entry TEXT, client TEXT, spot BLOB, asked TEXT,
+        freed INTEGER NOT NULL, rule TEXT NOT NULL, closed_ms INTEGER
+    ) STRICT;
+    CREATE TABLE keeper (
+        process TEXT PRIMARY KEY, session TEXT, name INTEGER NOT NULL, program TEXT NOT NULL, backend TEXT,
+        ending INTEGER NOT NULL, service TEXT, backend_name TEXT
+    ) STRICT;
+    CREATE TABLE service (
+        name TEXT PRIMARY KEY, epoch INTEGER NOT NULL, holder TEXT, since_ms INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE server (digest TEXT PRIMARY KEY, discover TEXT NOT NULL, used_ms INTEGER NOT NULL, version TEXT) STRICT;
+    CREATE TABLE lost_records (since INTEGER NOT NULL) STRICT;
+    CREATE TABLE lost_told (host TEXT NOT NULL, key BLOB NOT NULL, PRIMARY KEY (host, key)) STRICT;";
 
 /// What the database held.
 pub(super) enum State {
@@ -151,14 +84,6 @@ pub(super) fn open(
     };
     user_version(&connection)?;
     check_format(&connection, path)?;
-    for (version, upgrade) in UPGRADES {
-        if user_version(&connection)? == version {
-            let transaction = begin(&mut connection)?;
-            transaction.execute_batch(upgrade)?;
-            transaction.pragma_update(None, "user_version", version + 1)?;
-            transaction.commit()?;
-        }
-    }
     let version = user_version(&connection)?;
     let tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -225,10 +150,7 @@ fn create(connection: &mut Connection, boot: &str, is_lost: bool) -> rusqlite::R
     for name in names {
         transaction.execute(&format!("DROP TABLE \"{}\"", name.replace('"', "\"\"")), [])?;
     }
-    transaction.execute_batch(FIRST)?;
-    for (_, upgrade) in UPGRADES {
-        transaction.execute_batch(upgrade)?;
-    }
+    transaction.execute_batch(TABLES)?;
     transaction.execute("INSERT INTO boot VALUES (?1)", [boot])?;
     if is_lost && let Ok(own) = PinnedProcess::own() {
         apply(&transaction, &Effect::SaveLostRecords(own.id().start))?;

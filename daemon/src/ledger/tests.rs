@@ -327,109 +327,22 @@ async fn a_full_disk_is_said_and_got_over() {
     assert_eq!((Records::from(snapshot), discarded), (records, None));
 }
 
-/// An upgrade of the daemon ends nobody's session.
 #[tokio::test]
-async fn what_former_versions_have_recorded_is_found() {
-    let to_13 = "DROP TABLE lost_told; DROP TABLE lost_records; PRAGMA user_version = 13;";
-    let to_12 = "ALTER TABLE owner DROP COLUMN names; PRAGMA user_version = 12;";
-    let to_11 =
-        "ALTER TABLE claimant DROP COLUMN started_ms; ALTER TABLE session DROP COLUMN closed_ms;
-        PRAGMA user_version = 11;";
-    let to_10 = "ALTER TABLE owner ADD COLUMN crowded INTEGER NOT NULL DEFAULT 0;
-        ALTER TABLE owner DROP COLUMN multiplexed_keys; ALTER TABLE owner DROP COLUMN conversations_at_once;
-        PRAGMA user_version = 10;";
-    let to_9 = "UPDATE owner SET losses = x''; ALTER TABLE owner ADD COLUMN lost_members BLOB NOT NULL DEFAULT x'';
-        ALTER TABLE server DROP COLUMN version; PRAGMA user_version = 9;";
-    let to_12 = format!("{to_13} {to_12}");
-    let to_11 = format!("{to_12} {to_11}");
-    let to_10 = format!("{to_11} {to_10}");
-    let to_9 = format!("{to_10} {to_9}");
-    let to_8 =
-        format!("{to_9} ALTER TABLE owner DROP COLUMN lost_members; PRAGMA user_version = 8;");
-    let to_7 = "ALTER TABLE owner DROP COLUMN rules; ALTER TABLE claimant DROP COLUMN resume;
-        ALTER TABLE claimant DROP COLUMN users; ALTER TABLE session DROP COLUMN rule;
-        PRAGMA user_version = 7;";
-    let to_7 = format!("{to_8} {to_7}");
-    let to_6 = format!("{to_7} DROP TABLE server; PRAGMA user_version = 6;");
-    let to_5 = "ALTER TABLE keeper DROP COLUMN backend_name; PRAGMA user_version = 5;";
-    let to_5 = format!("{to_6} {to_5}");
-    let to_4 =
-        "DROP TABLE service; ALTER TABLE keeper DROP COLUMN service; PRAGMA user_version = 4;";
-    let to_4 = format!("{to_5} {to_4}");
-    let to_3 =
-        "ALTER TABLE owner RENAME COLUMN doubles TO plural; ALTER TABLE owner DROP COLUMN row;
-        ALTER TABLE owner DROP COLUMN crowded; ALTER TABLE owner DROP COLUMN losses;
-        ALTER TABLE claimant DROP COLUMN core; ALTER TABLE claimant DROP COLUMN place;
-        ALTER TABLE claimant DROP COLUMN directory; ALTER TABLE claimant DROP COLUMN conversation;
-        ALTER TABLE claimant DROP COLUMN keys;
-        ALTER TABLE claimant RENAME COLUMN former_base TO base;
-        ALTER TABLE claimant RENAME COLUMN former_place TO place;
-        ALTER TABLE session DROP COLUMN entry; ALTER TABLE session DROP COLUMN client;
-        ALTER TABLE session DROP COLUMN spot; ALTER TABLE session DROP COLUMN asked;
-        ALTER TABLE session DROP COLUMN freed; UPDATE session SET key = substr(key, 2, 32);
-        PRAGMA user_version = 3;";
-    let to_3 = format!("{to_4} {to_3}");
-    let to_2 = format!("{to_3} DROP TABLE keeper; PRAGMA user_version = 2");
-    let to_1 = format!(
-        "{to_2}; ALTER TABLE session DROP COLUMN name; ALTER TABLE session DROP COLUMN made_by; \
-         PRAGMA user_version = 1"
-    );
-    for downgrade in [
-        to_1,
-        to_2,
-        to_3,
-        to_4,
-        to_5,
-        to_6,
-        to_7,
-        to_8,
-        to_9,
-        to_10,
-        to_11,
-        to_12,
-        to_13.to_owned(),
-    ] {
-        what_was_recorded_is_found_after(&downgrade).await;
-    }
-}
-
-async fn what_was_recorded_is_found_after(downgrade: &str) {
+async fn a_keeper_that_is_to_end_is_on_record_without_its_session() {
     let mut bench = Bench::new();
-    bench.keep().await.expect("it is kept");
-    let path = bench.path();
-    let Bench {
-        directory,
-        ledger,
-        records,
-    } = bench;
-    ledger.writer.close().await;
-    execute(&path, downgrade);
-    let Opened {
-        mut ledger,
-        snapshot,
-        discarded,
-        ..
-    } = open(directory.path(), BOOT);
-    assert_eq!((Records::from(snapshot), discarded), (records, None));
     let process = ProcessId {
         pid: 9,
         start: StartTime(42),
         inode: None,
     };
-    let name = KeeperName(7);
     let keeper = KeeperRecord {
         ending: true,
-        ..KeeperRecord::new(process, name, "server".into())
+        ..KeeperRecord::new(process, KeeperName(7), "server".into())
     };
-    ledger.record(Effect::SaveKeeper(None, keeper.clone()));
-    ledger.waiter().kept().await.expect("it is kept");
-    ledger.writer.close().await;
-    let Opened {
-        snapshot,
-        discarded,
-        ..
-    } = open(directory.path(), BOOT);
-    assert_eq!((snapshot.ending, discarded), (vec![keeper], None));
+    bench.record(Effect::SaveKeeper(None, keeper));
+    bench.keep().await.expect("it is kept");
+    let records = bench.records.clone();
+    assert_eq!(bench.reopen(BOOT).await, (records, None));
 }
 
 /// A flipped byte makes one id another's, or an index entry that leads nowhere: reads alone notice
