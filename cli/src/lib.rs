@@ -234,10 +234,12 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
 ];
 
+/// What `help` is for.
+const HELP_ABOUT: &str = "Print this message or the help of the given subcommand(s)";
+
 /// The whole command line, whose `--help` groups the verbs.
 fn command() -> Command {
-    let mut command = Cli::command();
-    command.build();
+    let command = Cli::command();
     let widest = |verbs: &[&str]| verbs.iter().map(|verb| verb.len()).max();
     let width = GROUPS.iter().filter_map(|(_, verbs)| widest(verbs)).max();
     let width = width.unwrap_or_default();
@@ -246,11 +248,12 @@ fn command() -> Command {
         list += &ui::table::paint(ui::table::HEADING, &format!("{group}:"));
         list += "\n";
         for verb in verbs {
-            let about = command
-                .find_subcommand(verb)
-                .and_then(Command::get_about)
-                .map(ToString::to_string)
-                .unwrap_or_default();
+            // The parser adds `help` itself, and says of it then what it says here. To have it do so takes
+            // longer than all the rest of a start.
+            let about = match command.find_subcommand(verb).and_then(Command::get_about) {
+                Some(about) => about.to_string(),
+                None => HELP_ABOUT.to_owned(),
+            };
             list += &format!("  {verb:width$}  {about}\n");
         }
         list += "\n";
