@@ -1,4 +1,4 @@
-# nix run github:mcp-sessiond/mcp-sessiond
+# nix run .
 {
   description = "Keeps MCP sessions alive on behalf of processes that do not";
 
@@ -31,7 +31,6 @@
           '';
           meta = {
             description = "Keeps MCP sessions alive on behalf of processes that do not";
-            homepage = "https://github.com/mcp-sessiond/mcp-sessiond";
             license = pkgs.lib.licenses.mit;
             mainProgram = "mcp-sessiond";
             platforms = systems;

@@ -1,23 +1,23 @@
 # For a tap of Homebrew: Formula/mcp-sessiond.rb. Linux gets the static executable; a Mac builds the sources.
 class McpSessiond < Formula
   desc "Keeps MCP sessions alive on behalf of processes that do not"
-  homepage "https://github.com/mcp-sessiond/mcp-sessiond"
+  homepage "@ADDRESS@"
   version "@VERSION@"
   license "MIT"
 
   on_macos do
-    url "https://github.com/mcp-sessiond/mcp-sessiond/releases/download/v@VERSION@/mcp-sessiond-@VERSION@-source.tar.gz"
+    url "@ADDRESS@/releases/download/v@VERSION@/mcp-sessiond-@VERSION@-source.tar.gz"
     sha256 "@SHA256 source@"
     depends_on "rust" => :build
   end
 
   on_linux do
     on_intel do
-      url "https://github.com/mcp-sessiond/mcp-sessiond/releases/download/v@VERSION@/mcp-sessiond-@VERSION@-x86_64-linux.tar.gz"
+      url "@ADDRESS@/releases/download/v@VERSION@/mcp-sessiond-@VERSION@-x86_64-linux.tar.gz"
       sha256 "@SHA256 x86_64-linux@"
     end
     on_arm do
-      url "https://github.com/mcp-sessiond/mcp-sessiond/releases/download/v@VERSION@/mcp-sessiond-@VERSION@-aarch64-linux.tar.gz"
+      url "@ADDRESS@/releases/download/v@VERSION@/mcp-sessiond-@VERSION@-aarch64-linux.tar.gz"
       sha256 "@SHA256 aarch64-linux@"
     end
   end

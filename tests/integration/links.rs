@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::fixture;
 
@@ -268,14 +269,17 @@ fn the_readme_is_read_in_one_go() {
     );
 }
 
+/// An address that nobody has yet is whoever's takes it.
 #[test]
-fn the_readme_clones_from_the_address_of_the_manifest() {
-    let manifest: toml::Table = read(&root().join("Cargo.toml")).parse().expect("TOML");
-    let address = manifest["workspace"]["package"]["repository"]
-        .as_str()
-        .expect("an address");
-    let line = format!("\ngit clone {address}\n");
-    assert!(read(&root().join("README.md")).contains(&line), "{line}");
+fn nothing_names_an_address_of_the_project_but_the_file_that_releases_read() {
+    let files = Command::new("git")
+        .args(["grep", "--files-with-matches", "--fixed-strings"])
+        .args(["-e", concat!("github.com/", "mcp-sessiond"), "--", "."])
+        .current_dir(root())
+        .output()
+        .expect("git runs");
+    let files = String::from_utf8_lossy(&files.stdout);
+    assert_eq!(files, "", "packaging/address is where it stands");
 }
 
 /// How many bytes the pages in docs may have together that are written by hand.
