@@ -1,22 +1,24 @@
-"""Counts how often it was started, and shows what it has said before: python examples/counter.py
+"""Counts its own starts, and shows what it has said before: python examples/counter.py
 
 The count and the messages are in the daemon, which is started if none runs.
 """
 
-from mcp_sessiond import AlreadyExists
-from mcp_sessiond.blocking import Sessions
+import asyncio
 
-sessions = Sessions("example-counter")
-try:
-    session = sessions.create("counter", status="ready")
-except AlreadyExists:
-    session = sessions.open("counter")
+from mcp_sessiond import Sessions
 
-count = session.get("count", 0) + 1
-session.set("count", count)
 
-said = session.standalone()
-for event in said.replay().events:
-    print("before:", event.message["text"])
-said.append({"text": f"start number {count}"})
-print("now: start number", count)
+async def main() -> None:
+    """One start."""
+    session = await Sessions("example-counter").open_or_create("counter")
+    count = await session.get("count", 0) + 1
+    await session.set("count", count)
+
+    said = session.standalone()
+    for event in (await said.replay()).events:
+        print("before:", event.message["text"])
+    await said.append({"text": f"start number {count}"})
+    print("now: start number", count)
+
+
+asyncio.run(main())

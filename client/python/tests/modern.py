@@ -21,7 +21,6 @@ class Modern(Raw):
 
     def __init__(self, port: int, token: str | None = None, extensions: tuple[str, ...] = (TASKS,)) -> None:
         super().__init__(port, token, VERSION)
-        self.cookie = ""
         self.capabilities: dict[str, Any] = {
             "elicitation": {"form": {}},
             "extensions": {name: {} for name in extensions},
@@ -30,10 +29,7 @@ class Modern(Raw):
     def said(self, method: str, *, header: str | None = None, **params: Any) -> Any:
         """The answer to a request, with its status of HTTP. `header` takes the place of the name in the headers."""
         message, headers = self.written(method, header, params)
-        if self.cookie:
-            headers["Cookie"] = self.cookie
         response = self.send("POST", message, **headers)
-        self.cookie = self.cookie or (response.header("set-cookie") or "").partition(";")[0]
         try:
             kind = response.header("content-type") or ""
             answer = response.answer() if "event-stream" in kind else response.json() or {}

@@ -10,7 +10,7 @@ from typing import Any
 
 import support
 
-PYTHONS = {name: support.INSTALLED / name / "bin" / "python" for name in ("mcp1", "mcp2", "fastmcp", "check")}
+PYTHONS = {name: support.INSTALLED / name / "bin" / "python" for name in ("mcp1", "mcp2", "fastmcp")}
 
 
 class Process:

@@ -7,7 +7,7 @@ import sys
 
 import support  # noqa: F401
 
-from mcp_sessiond import Options, Sessiond, blocking
+from mcp_sessiond import Options, Sessiond
 
 LINES: list[str] = []
 
@@ -26,18 +26,8 @@ def say(result: object, state: str) -> None:
     LINES.clear()
 
 
-def threads() -> None:
-    sessiond = blocking.Sessiond.init(Options(binary=sys.argv[2] if len(sys.argv) > 2 else None))
-    for line in sys.stdin:
-        method, *arguments = line.split()
-        result = getattr(sessiond, method)(*(argument.encode() for argument in arguments))
-        if isinstance(result, blocking.Session):
-            result = result.set("n", 1)
-        say(result.decode() if isinstance(result, bytes) else result, sessiond.status.state)
-
-
-async def loop() -> None:
-    sessiond = Sessiond.init(Options(binary=sys.argv[2] if len(sys.argv) > 2 else None))
+async def main() -> None:
+    sessiond = Sessiond.init(Options(binary=sys.argv[1] if len(sys.argv) > 1 else None))
     for line in sys.stdin:
         method, *arguments = line.split()
         result = await getattr(sessiond, method)(*(argument.encode() for argument in arguments))
@@ -46,4 +36,4 @@ async def loop() -> None:
         say(result.decode() if isinstance(result, bytes) else result, sessiond.status.state)
 
 
-threads() if sys.argv[1] == "threads" else asyncio.run(loop())
+asyncio.run(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import json
 import os
@@ -11,13 +12,18 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 SOURCE = HERE.parent / "src"
 if os.environ.get("MCP_SESSIOND_INSTALLED") is None:
     sys.path.insert(0, str(SOURCE))
+from mcp_sessiond import Options, Sessions  # noqa: E402
+
+T = TypeVar("T")
 INSTALLED = ROOT / "target" / "py"
 BINARY = os.environ.get("MCP_SESSIOND_BIN") or str(ROOT / "target" / "debug" / "mcp-sessiond")
 
@@ -68,6 +74,18 @@ class Daemon:
             [BINARY, "debug", "about", "--json"], env=self.environment, capture_output=True
         )
         return int(json.loads(about.stdout)["pid"]) if about.returncode == 0 else None
+
+    def ask(self, work: Callable[[Sessions], Awaitable[T]]) -> T:
+        """The result of work with the sessions of the service `test`."""
+
+        async def asked() -> T:
+            sessions = Sessions("test", Options(directory=self.directory))
+            try:
+                return await work(sessions)
+            finally:
+                await sessions.close()
+
+        return asyncio.run(asked())
 
     def remove(self) -> None:
         """Ends whatever daemon runs in the directory, and removes that."""

@@ -4,34 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import unittest
-from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import support
 from processes import Server
 from raw import Raw
 
-from mcp_sessiond import InvalidArgument, Options, Sessions, StreamClosed, blocking
-from mcp_sessiond.asynchronous import AsyncioIo
-
-
-class Recording(AsyncioIo):
-    """Records the calls about streams."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    async def connect(self, path: Path, deadline: Any) -> Any:
-        connection = await super().connect(path, deadline)
-        request = connection.request
-
-        async def recorded(method: str, params: dict[str, Any], deadline: Any) -> Any:
-            if "stream" in method or "append" in method:
-                self.calls.append(f"{method} close" if params.get("close") else method)
-            return await request(method, params, deadline)
-
-        connection.request = recorded  # type: ignore[method-assign]
-        return connection
+from mcp_sessiond import InvalidArgument, Options, Sessions, StreamClosed, StreamView
+from mcp_sessiond.connection import Connection
 
 
 class Library(unittest.TestCase):
@@ -41,11 +22,18 @@ class Library(unittest.TestCase):
         asyncio.run(self.close(Options(directory=daemon.directory)))
 
     async def close(self, options: Options) -> None:
-        io = Recording()
-        session = await Sessions("web", options, io=io).create()
-        stream = await session.open_stream("call", will={"late": True})
-        appended = await stream.append({"n": 1}, close=True)
-        self.assertEqual(io.calls, ["open_stream", "append close"])
+        calls: list[str] = []
+        request = Connection.request
+
+        async def recorded(self: Connection, method: str, params: dict[str, Any], deadline: Any) -> Any:
+            calls.append(f"{method} close" if params.get("close") else method)
+            return await request(self, method, params, deadline)
+
+        session = await Sessions("web", options).create()
+        with mock.patch.object(Connection, "request", recorded):
+            stream = await session.open_stream("call", will={"late": True})
+            appended = await stream.append({"n": 1}, close=True)
+        self.assertEqual(calls, ["open_stream", "append close"])
         self.assertTrue((await session.find_event(appended.id)).ended)
         with self.assertRaises(StreamClosed):
             await stream.append({"n": 2})
@@ -64,14 +52,17 @@ class Served:
     def test_a_call_is_answered_and_its_stream_closed(self: Any) -> None:
         daemon = support.Daemon().start()
         self.addCleanup(daemon.remove)
-        sessions = blocking.Sessions("test", Options(directory=daemon.directory))
         server = Server(daemon, self.kind)
         self.addCleanup(server.kill)
         raw = Raw(server.port)
         raw.initialize()
         for id in (1, 2):
             self.assertIn("result", raw.request(id, "tools/list").answer())
-        streams = [one for one in sessions.open(str(raw.session)).streams() if one.id.startswith("post-")]
+
+        async def listed(sessions: Sessions) -> list[StreamView]:
+            return await (await sessions.open(str(raw.session))).streams()
+
+        streams = [one for one in daemon.ask(listed) if one.id.startswith("post-")]
         self.assertEqual([one.closed for one in streams], [True] * len(streams))
         self.assertGreaterEqual(len(streams), 2)
         log = (daemon.directory / "http_server.py.log").read_text()

@@ -5,13 +5,11 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-import support
 from processes import Served
 from raw import Raw
 
-from mcp_sessiond import Options
+from mcp_sessiond import Sessions
 from mcp_sessiond.asgi import SessionCookie
-from mcp_sessiond.blocking import Sessions
 
 UNKNOWN = "0199a0a0-0000-7000-8000-000000000000"
 
@@ -134,7 +132,11 @@ class Cookies(Served):
 
     def test_a_session_that_ended_elsewhere_is_begun_anew(self: Any) -> None:
         browser, id = self.browser()
-        Sessions("test", Options(directory=self.daemon.directory)).open(id).terminate()
+
+        async def terminate(sessions: Sessions) -> None:
+            await (await sessions.open(id)).terminate()
+
+        self.daemon.ask(terminate)
         self.assertEqual(browser.visits(), 404)
         self.assertNotEqual(browser.begin().header("mcp-session-id"), id)
 

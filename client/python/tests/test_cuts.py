@@ -20,7 +20,7 @@ from processes import Server
 from proxy import Proxy
 from test_http import UNKNOWN, Client
 
-from mcp_sessiond import Options, blocking
+from mcp_sessiond import Sessions
 
 ROUNDS = int(os.environ.get("MCP_SESSIOND_CUTS", "5"))
 SEED = int(os.environ.get("MCP_SESSIOND_SEED", random.randrange(2**32)))
@@ -137,8 +137,7 @@ class Cuts:
                 said = self.visit()
             visits += 1
             self.assertEqual(said.get("result", "").split()[1:2], [str(visits)], f"{place}, {said}")
-        sessions = blocking.Sessions("test", Options(directory=self.daemon.directory)).list()
-        self.assertEqual(len(list(sessions)), 1 + ended, f"the client has not begun again: {story}")
+        self.assertEqual(len(self.daemon.ask(Sessions.list)), 1 + ended, f"the client has not begun again: {story}")
         if results := os.environ.get("MCP_SESSIOND_RESULTS"):
             with open(results, "a") as file:
                 print(json.dumps({"sdk": f"Python, {self.kind}", "rounds": ROUNDS, "counts": counts}), file=file)

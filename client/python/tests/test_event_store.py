@@ -10,7 +10,7 @@ import support
 from processes import Server
 from raw import Raw
 
-from mcp_sessiond import Options, StreamStart, blocking
+from mcp_sessiond import Sessions, StreamStart
 
 
 class Stored:
@@ -37,15 +37,18 @@ class Stored:
     def test_calls_of_one_id_in_two_sessions_are_replayed_each_to_its_own(self: Any) -> None:
         clients = {key: self.begun(key) for key in ("a", "b")}
         os.close(os.open(self.gate, os.O_CREAT))
+
+        async def ended(sessions: Sessions) -> None:
+            for view in await sessions.list():
+                session = await sessions.open(view.id)
+                for stream in await session.streams():
+                    if stream.id.startswith("post-"):
+                        async for said in session.follow(StreamStart(stream.id)):
+                            if any("method" not in event.message for event in said.events):
+                                break
+
         # The SDK loses what is said while it replays: both calls come to their ends first.
-        stored = blocking.Sessions("test", Options(directory=self.daemon.directory))
-        for view in stored.list():
-            session = stored.open(view.id)
-            for stream in session.streams():
-                if stream.id.startswith("post-"):
-                    for said in session.follow(StreamStart(stream.id)):
-                        if any("method" not in event.message for event in said.events):
-                            break
+        self.daemon.ask(ended)
         for key, (raw, first) in clients.items():
             # The SDK keeps a stream open that is said to its end.
             said = []

@@ -12,7 +12,7 @@ import support
 from balancer import Balancer
 from processes import Process, Server
 
-from mcp_sessiond import Options, blocking
+from mcp_sessiond import Sessions
 
 UNKNOWN = "the server ended before it had answered: the outcome of this call is unknown"
 
@@ -59,10 +59,6 @@ class Killed:
         self.addCleanup(server.kill)
         return server
 
-    def sessions(self: Any) -> list[Any]:
-        found = blocking.Sessions("test", Options(directory=self.daemon.directory)).list()
-        return [one for one in found]
-
     def test_a_call_is_answered_and_the_session_goes_on(self: Any) -> None:
         self.client.call("visits")
         session, number, client = self.client.outcome(None)["result"].split()
@@ -81,7 +77,7 @@ class Killed:
         # Its state, its id, and who the client is.
         self.assertEqual(self.client.outcome(None)["result"], f"{session} 2 {client}")
         # A client that had sent `initialize` again would have another one.
-        self.assertEqual([one.id for one in self.sessions()], [session])
+        self.assertEqual([one.id for one in self.daemon.ask(Sessions.list)], [session])
         self.assertEqual(Path(self.daemon.directory, "journal").read_text().split(), ["a", "b"])
 
     def test_the_daemon_is_killed_in_the_middle_of_a_call(self: Any) -> None:
@@ -134,8 +130,7 @@ class Balanced:
         self.assertIn(another.port, balancer.calls)
         self.assertEqual(len(set(balancer.calls)), 3)
         self.assertEqual(Path(daemon.directory, "journal").read_text().split(), ["a"])
-        listed = blocking.Sessions("test", Options(directory=daemon.directory)).list()
-        self.assertEqual([one.id for one in listed], [session])
+        self.assertEqual([one.id for one in daemon.ask(Sessions.list)], [session])
 
 
 class BalancedMcp1(Balanced, unittest.TestCase):

@@ -1,4 +1,4 @@
-"""Sessions of a service, under asyncio and with threads, on a real daemon that is killed."""
+"""Sessions of a service, on a real daemon that is killed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import threading
 import unittest
 
 import support
@@ -31,7 +30,6 @@ from mcp_sessiond import (
     Untrusted,
     VersionConflict,
     Write,
-    blocking,
 )
 
 
@@ -43,10 +41,7 @@ class BeforeLinux65(unittest.IsolatedAsyncioTestCase):
         options = Options(directory=daemon.directory)
         session = await Sessions("web", options).create()
         await session.set("cart", ["apples"])
-        # In threads, too, which have the pid of their process.
-        blocked = blocking.Sessions("web", options)
-        found = await asyncio.to_thread(lambda: blocked.open(session.id).get("cart"))
-        self.assertEqual(found, ["apples"])
+        self.assertEqual(await session.get("cart"), ["apples"])
 
 
 class OfAService(unittest.IsolatedAsyncioTestCase):
@@ -115,10 +110,10 @@ class OfAService(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(UnknownTask):
             await made.task("none").view()
         self.assertEqual([one.status for one in await made.tasks()], ["completed"])
-        blocked = blocking.Sessions("web", self.options)
-        failed, _ = await asyncio.to_thread(blocked.open(made.id).create_task, request="r")
+        again = await Sessions("web", self.options).open(made.id)
+        failed, _ = await again.create_task(request="r")
         self.assertEqual((await made.create_task(request="r"))[1].id, failed.id)
-        self.assertEqual((await asyncio.to_thread(failed.fail, {"code": 1})).status, "failed")
+        self.assertEqual((await failed.fail({"code": 1})).status, "failed")
 
     async def test_a_task_whose_process_is_killed_has_failed(self) -> None:
         made = await self.sessions.create()
@@ -258,71 +253,47 @@ class OfAService(unittest.IsolatedAsyncioTestCase):
         for said in await asyncio.gather(*waits):
             self.assertEqual(len(said.events), 1)
 
+    async def test_a_stream_is_followed_to_its_end(self) -> None:
+        session = await self.sessions.create()
+        stream = await session.open_stream("post-1", will={"lost": True})
+        await stream.append({"n": 1})
+        async with await session.attach():
+            self.assertEqual((await session.view()).attached, 1)
+        await stream.close()
+        followed = [page.events[0].message async for page in session.follow(stream.start)]
+        self.assertEqual(followed, [{"n": 1}])
 
-class Blocking(unittest.TestCase):
-    def setUp(self) -> None:
-        self.daemon = support.Daemon().start()
-        self.addCleanup(self.daemon.remove)
-        self.sessions = blocking.Sessions(
-            "web", Options(directory=self.daemon.directory, binary=support.BINARY)
-        )
+    async def test_a_daemon_that_was_killed_between_calls_is_started_again(self) -> None:
+        session = await self.sessions.create()
+        await session.set("n", 1)
+        self.daemon.kill()
+        self.assertEqual(await session.get("n"), 1)
 
-    def test_the_same_calls_without_an_event_loop(self) -> None:
-        session = self.sessions.create(status="ready")
-        self.assertEqual(session.get("n", 0), 0)
-        session.set("n", 1)
-        stream = session.open_stream("post-1", will={"lost": True})
-        stream.append({"n": 1})
-        with session.attach():
-            self.assertEqual(session.view().attached, 1)
-        stream.close()
-        self.assertEqual([page.events[0].message for page in session.follow(stream.start)], [{"n": 1}])
-        self.assertEqual([one.id for one in self.sessions.list()], [session.id])
-
-    def test_threads_share_a_connection(self) -> None:
-        session = self.sessions.create()
-        waiting = threading.Thread(target=lambda: session.wait([AfterNumber(0)]))
-        waiting.start()
-        threads = [threading.Thread(target=session.set, args=(f"k{number}", number)) for number in range(60)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(len(session.keys()), 60)
-        session.standalone().append({})
-        waiting.join()
-
-    def test_a_child_after_fork_has_connections_of_its_own(self) -> None:
-        session = self.sessions.create()
-        session.set("of", "parent")
+    async def test_a_child_after_fork_has_connections_of_its_own(self) -> None:
+        session = await self.sessions.create()
+        await session.set("of", "parent")
         child = os.fork()
         if child == 0:
             try:
-                session.set("of", "child")
+                asyncio.run(session.set("of", "child"))
                 os._exit(0)
             finally:
                 os._exit(1)
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
-        self.assertEqual(session.get("of"), "child")
+        self.assertEqual(await session.get("of"), "child")
 
-    def test_a_will_is_carried_out_when_its_author_was_killed(self) -> None:
-        session = self.sessions.create()
+    async def test_a_will_is_carried_out_when_its_author_was_killed(self) -> None:
+        session = await self.sessions.create()
         child = os.fork()
         if child == 0:
             try:
-                session.open_stream("post-1", will={"lost": True})
+                asyncio.run(session.open_stream("post-1", will={"lost": True}))
                 os.kill(os.getpid(), 9)
             finally:
                 os._exit(1)
         os.waitpid(child, 0)
-        told = session.wait([session.stream("post-1").start])
+        told = await session.wait([session.stream("post-1").start])
         self.assertEqual([event.message for event in told.events], [{"lost": True}])
-
-    def test_the_daemon_is_killed_between_calls(self) -> None:
-        session = self.sessions.create()
-        session.set("n", 1)
-        self.daemon.kill()
-        self.assertEqual(session.get("n"), 1)
 
 
 if __name__ == "__main__":

@@ -1,47 +1,20 @@
-"""The stores for FastMCP and starsessions, on a real daemon."""
+"""The stores for FastMCP and the SDK, on a real daemon."""
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import time
 import unittest
 from unittest import mock
 
 import support
 from mcp.server.streamable_http import EventMessage
-from modern import Modern
-from processes import Server
 
 from mcp_sessiond import Options, Sessions, UnknownSession
 from mcp_sessiond.asgi.settings import Message, Receive, Scope, Send
 from mcp_sessiond.bus import DurableBus
 from mcp_sessiond.event_store import DurableEventStore
 from mcp_sessiond.key_value import KeyValue
-from mcp_sessiond.starsessions import DurableStore
-
-
-class Cookies(unittest.TestCase):
-    def test_fifty_calls_at_once_of_two_clients_each_get_their_own_session_by_cookie(self) -> None:
-        daemon = support.Daemon().start()
-        self.addCleanup(daemon.remove)
-        server = Server(daemon, "check", script="cookie_server.py")
-        clients = [Modern(server.port), Modern(server.port)]
-        names = [client.call("who")["result"]["content"][0]["text"] for client in clients]
-        self.assertNotEqual(*names)
-        calls = [number for _ in range(50) for number in (0, 1)]
-
-        def all_at_once() -> list[str]:
-            with concurrent.futures.ThreadPoolExecutor(len(calls)) as pool:
-                said = pool.map(lambda number: clients[number].call("who"), calls)
-            return [one["result"]["content"][0]["text"] for one in said]
-
-        self.assertEqual(all_at_once(), [names[number] for number in calls])
-        server.kill()
-        server = Server(daemon, "check", server.listening, script="cookie_server.py")
-        self.addCleanup(server.listening.close)
-        self.addCleanup(server.kill)
-        self.assertEqual(all_at_once(), [names[number] for number in calls])
 
 
 class Stores(unittest.IsolatedAsyncioTestCase):
@@ -218,18 +191,6 @@ class Stores(unittest.IsolatedAsyncioTestCase):
         await bus.publish(ResourceUpdated(uri="notes://1"))
         told = [await asyncio.wait_for(heard.get(), 20) for _ in range(2)]
         self.assertEqual(told, [ToolsListChanged(), ResourceUpdated(uri="notes://1")])
-
-    async def test_a_web_session(self) -> None:
-        store = DurableStore("shop", self.options)
-        self.assertEqual(await store.read("cookie", 60), b"")
-        self.assertEqual(await store.write("cookie", b"\0data", 60, 60), "cookie")
-        self.daemon.kill()
-        self.assertEqual(await DurableStore("shop", self.options).read("cookie", 60), b"\0data")
-        with mock.patch.object(time, "time", return_value=time.time() + 61):
-            self.assertEqual(await store.read("cookie", 60), b"")
-        await store.remove("cookie")
-        self.assertEqual(await store.read("cookie", 60), b"")
-        self.assertNotEqual(await store.write("cookie", b"new", 60, 60), "cookie")
 
 
 if __name__ == "__main__":

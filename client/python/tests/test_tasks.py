@@ -21,8 +21,7 @@ from modern import Modern
 from processes import PYTHONS, Server
 from tasks_client import Polling, finish
 
-from mcp_sessiond import Options
-from mcp_sessiond.blocking import Sessions
+from mcp_sessiond import Options, Sessions
 from mcp_sessiond.request_state import request_state_security
 
 NAME = {"action": "accept", "content": {"name": "Ann"}}
@@ -102,7 +101,7 @@ class Workers:
         result = answered(self.at_second, sealed)["result"]
         self.assertEqual(result["content"][0]["text"], f"Ann by {pid}")
         # One that was started since, after the secret has changed.
-        rotated = Sessions("test", Options(directory=self.daemon.directory)).rotate_secret()
+        rotated = self.daemon.ask(Sessions.rotate_secret)
         self.assertEqual(len(rotated.former), 1)
         again = Modern(self.server(self.first.listening).port)
         self.assertEqual(answered(again, sealed)["result"]["content"], result["content"])
@@ -171,11 +170,15 @@ class OfTheSdk(Workers, unittest.TestCase):
         self.at_first.hang_up(lambda: self.until_begun("early"), "tools/call", name="early", arguments={})
         self.until_begun("cancelled")
         self.daemon.process.send_signal(signal.SIGCONT)
-        sessions = Sessions("test", Options(directory=self.daemon.directory))
-        statuses: list[str] = []
-        while statuses != ["cancelled"]:
-            self.assertIn(statuses, ([], ["working"]))
-            statuses = [task.status for one in sessions.list() for task in sessions.open(one.id).tasks()]
+
+        async def until_cancelled(sessions: Sessions) -> None:
+            statuses: list[str] = []
+            while statuses != ["cancelled"]:
+                self.assertIn(statuses, ([], ["working"]))
+                opened = [await sessions.open(one.id) for one in await sessions.list()]
+                statuses = [task.status for session in opened for task in await session.tasks()]
+
+        self.daemon.ask(until_cancelled)
 
     def test_what_was_answered_becomes_no_task(self: Any) -> None:
         self.assertEqual(self.at_first.call("late")["result"]["resultType"], "complete")
@@ -198,7 +201,7 @@ class OfTheSdk(Workers, unittest.TestCase):
         error = self.at_first.call("never")["error"]
         self.assertEqual(error["code"], -32603)
         self.assertIn("`ttl_ms` is a whole number", error["message"])
-        self.assertEqual(Sessions("test", Options(directory=self.daemon.directory)).list(), [])
+        self.assertEqual(self.daemon.ask(Sessions.list), [])
 
     def test_without_room_for_a_task_a_call_is_answered_directly(self: Any) -> None:
         self.daemon.kill()
@@ -271,8 +274,8 @@ class OnStdio(unittest.IsolatedAsyncioTestCase):
                     self.assertEqual(said.content[0].text, "whole")
 
 
-class WithoutADaemon(unittest.TestCase):
-    def test_a_server_seals_request_state_by_a_key_of_its_own(self) -> None:
+class WithoutADaemon(unittest.IsolatedAsyncioTestCase):
+    async def test_a_server_seals_request_state_by_a_key_of_its_own(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
             os.chmod(directory, 0o777)
             with self.assertLogs("mcp_sessiond", "WARNING") as log:

@@ -11,8 +11,8 @@ import support
 
 
 class Server:
-    def __init__(self, daemon: support.Daemon, kind: str, *more: str) -> None:
-        command = [sys.executable, str(support.HERE / "stdio_server.py"), kind, *more]
+    def __init__(self, daemon: support.Daemon, *more: str) -> None:
+        command = [sys.executable, str(support.HERE / "stdio_server.py"), *more]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, env=daemon.environment, stdin=pipe, stdout=pipe, text=True)
 
@@ -28,14 +28,12 @@ class Server:
 
 
 class ThreeCalls(unittest.TestCase):
-    kind = "loop"
-
     def setUp(self) -> None:
         self.daemon = support.Daemon().start()
         self.addCleanup(self.daemon.remove)
 
     def server(self, *more: str) -> Server:
-        server = Server(self.daemon, self.kind, *more)
+        server = Server(self.daemon, *more)
         self.addCleanup(server.kill)
         return server
 
@@ -96,10 +94,6 @@ class ThreeCalls(unittest.TestCase):
         self.assertEqual(server.ask("session")[0], 2)
         self.assertEqual(server.ask("begin_anew")[0], 1)
         self.assertEqual(server.ask("release")[:2], (None, "unclaimed"))
-
-
-class Threads(ThreeCalls):
-    kind = "threads"
 
 
 if __name__ == "__main__":

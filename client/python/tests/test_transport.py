@@ -16,7 +16,7 @@ import support
 from processes import Served, Server
 from raw import Raw, Response
 
-from mcp_sessiond import Options, StreamStart, blocking
+from mcp_sessiond import Sessions, StreamStart
 
 
 class Transport(Served):
@@ -212,11 +212,15 @@ class Transport(Served):
         response = self.raw.tool(1, "flood", steps=1_800, size=4_000)
         messages = response.messages()
         next(messages)
-        session = blocking.Sessions("test", Options(directory=self.daemon.directory)).open(self.raw.session)
-        (stream,) = [one for one in session.streams() if not one.closed and one.id.startswith("post-")]
-        for said in session.follow(StreamStart(stream.id)):
-            if said.events and "method" not in said.events[-1].message:
-                break
+
+        async def answered(sessions: Sessions) -> None:
+            session = await sessions.open(self.raw.session)
+            (stream,) = [one for one in await session.streams() if not one.closed and one.id.startswith("post-")]
+            async for said in session.follow(StreamStart(stream.id)):
+                if said.events and "method" not in said.events[-1].message:
+                    break
+
+        self.daemon.ask(answered)
         numbers = [message["params"]["progress"] for _, message in messages if "method" in message]
         self.assertEqual(numbers, list(range(1, 1_800)))
 
@@ -244,8 +248,11 @@ class Transport(Served):
         self.restart()
         name = raw.tool(1, "visits").answer()["result"]["content"][0]["text"].split()[2]
         self.assertEqual(name, info["name"])
-        stored = blocking.Sessions("test", Options(directory=self.daemon.directory)).open(raw.session)
-        self.assertEqual(stored.get("mcp.handshake")["version"], raw.version)
+
+        async def handshake(sessions: Sessions) -> Any:
+            return await (await sessions.open(raw.session)).get("mcp.handshake")
+
+        self.assertEqual(self.daemon.ask(handshake)["version"], raw.version)
 
 
 class Mcp1(Transport, unittest.TestCase):

@@ -1,25 +1,24 @@
 """Keeps the sessions of MCP servers across their restarts, with the per-user daemon mcp-sessiond.
 
-The classes here are for asyncio. `mcp_sessiond.blocking` has the same for programs that block.
+The classes here are for asyncio.
 """
 
 # The modules, from the socket up: none imports one that is listed after it.
 #
 # - errors: every error and its code. values, events: what calls take and return.
 # - options, deadline: what an author may say, and how long a call may take.
-# - wire, exchange: the protocol, and the requests under way on one connection. Neither does I/O.
+# - wire: the protocol, without I/O.
 # - directory, start: the runtime directory and its checks; the command that starts a daemon.
-# - asynchronous: sockets, timers and processes under asyncio. blocking.threads has the same with threads.
+# - connection: a connection, and the requests under way on it.
 # - connections: the connections to the daemon. A call is repeated here and nowhere else.
 # - attachment, state, streams, tasks: parts of a session. session: all of it. context: that of a handler. sessions: creates, opens and lists
 #   the sessions of an owner.
 # - log, lease, sessiond: the resume token of a server on stdio: log lines, claims, and the calls of version 1.
-# - blocking: the same classes for programs that block.
 # - retry: repeats a change while the daemon is away.
 # - asgi/: the middleware `durable` for servers over Streamable HTTP: app says where a request goes, get and post
 #   answer it, pump stores what the app inside says, sessions and served_session have the sessions of this process.
-# - event_store, task_store, bus, request_state: what `mcp`, the official SDK, can be given. durable_tasks/: its
-#   Tasks extension, and FastMCP's. key_value: FastMCP's storage. starsessions: web sessions.
+# - event_store, bus, request_state: what `mcp`, the official SDK, can be given. durable_tasks/: its Tasks
+#   extension, and FastMCP's. key_value: FastMCP's storage.
 
 from .attachment import Attachment
 from .context import session_of

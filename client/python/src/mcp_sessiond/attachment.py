@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 
+from .connection import Connection
 from .connections import Connections, Params
 from .deadline import Deadline
 from .errors import SessiondError
-from .exchange import Connection
 
 _PAUSE = 0.005
 _RETRY_AFTER = 5.0
@@ -26,14 +27,14 @@ class Attachment:
         self._of = of
         self._connection: Connection | None = None
         self._is_detached = False
-        self._reattaching: object = None
+        self._reattaching: asyncio.Task[None] | None = None
 
     @classmethod
     async def of(cls, connections: Connections, of: Callable[[Deadline], Awaitable[Params]]) -> Attachment:
         """A client of the session that `of` names."""
         attachment = cls(connections, of)
         await attachment._attach()
-        attachment._reattaching = connections.io.spawn(attachment._reattach())
+        attachment._reattaching = asyncio.create_task(attachment._reattach())
         return attachment
 
     async def _attach(self) -> None:
@@ -52,7 +53,7 @@ class Attachment:
             await self._connection.ended()
             pause = _PAUSE
             while not self._is_detached:
-                await self._connections.io.sleep(pause)
+                await asyncio.sleep(pause)
                 try:
                     await self._attach()
                     break
@@ -72,9 +73,8 @@ class Attachment:
                 await self._connection.request("detach_session", await self._of(deadline), deadline)
             except SessiondError:
                 pass  # Where the connection breaks, the client has gone with it.
-        cancel = getattr(self._reattaching, "cancel", None)
-        if cancel:
-            cancel()
+        if self._reattaching:
+            self._reattaching.cancel()
 
     async def __aenter__(self) -> Attachment:
         return self

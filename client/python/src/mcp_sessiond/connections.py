@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import asyncio
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from . import directory, start
+from .connection import Connection
 from .deadline import Deadline
 from .errors import (
     ConnectError,
     Disconnected,
+    HelloRefused,
     NoAnswer,
     NotRunning,
     OutcomeUnknown,
@@ -19,7 +21,6 @@ from .errors import (
     SessiondError,
     refusal,
 )
-from .exchange import Connection, Io, is_absent, may_pass
 from .options import Options
 
 _PAUSE_MIN = 0.002
@@ -39,27 +40,21 @@ Ready = Callable[[Connection], Params]
 
 
 class _Opened:
-    """The connections of one event loop, or of one process."""
+    """The connections of one event loop."""
 
-    def __init__(self, io: Io) -> None:
-        self.connecting = io.mutex()
+    def __init__(self) -> None:
+        self.connecting = asyncio.Lock()
         self.calls: Connection | None = None
         # Connections for calls that wait: in the order in which they are filled.
         self.lanes: list[Connection] = []
 
 
-# Connections of a parent process: a child that dropped them could disturb the parent's event loop.
-_parents: list[object] = []
-
-
 class Connections:
     """Reaches the daemon. Usable by several event loops, and in a child after `fork`."""
 
-    def __init__(self, options: Options, io: Io) -> None:
+    def __init__(self, options: Options) -> None:
         self.options = options
-        self.io = io
-        self._by_owner: WeakKeyDictionary[object, _Opened] = WeakKeyDictionary()
-        self._pid = os.getpid()
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Opened] = WeakKeyDictionary()
         self._was_reached = False
 
     def deadline(self) -> Deadline:
@@ -90,7 +85,7 @@ class Connections:
             return opened.calls
 
     def close(self) -> None:
-        """Hangs up the connections of this event loop, or of this process. A later call makes new ones."""
+        """Hangs up the connections of this event loop. A later call makes new ones."""
         opened = self._opened()
         for connection in [opened.calls, *opened.lanes]:
             if connection:
@@ -98,14 +93,7 @@ class Connections:
         opened.calls, opened.lanes = None, []
 
     def _opened(self) -> _Opened:
-        if self._pid != os.getpid():
-            _parents.append(self._by_owner)
-            self._by_owner, self._pid, self._was_reached = WeakKeyDictionary(), os.getpid(), False
-        key = self.io.owner()
-        opened = self._by_owner.get(key)
-        if opened is None:
-            opened = self._by_owner[key] = _Opened(self.io)
-        return opened
+        return self._by_loop.setdefault(asyncio.get_running_loop(), _Opened())
 
     async def _lane(self, opened: _Opened, deadline: Deadline) -> Connection:
         async with opened.connecting:
@@ -124,7 +112,7 @@ class Connections:
             try:
                 connection = await (self._lane(opened, deadline) if waits else self.connection(deadline))
                 while connection.in_flight >= _REQUESTS_MAX and not connection.is_ended and deadline.left:
-                    await self.io.sleep(min(_FULL_PAUSE, deadline.left))
+                    await asyncio.sleep(min(_FULL_PAUSE, deadline.left))
                 was_sent = True
                 given = params(connection) if callable(params) else params
                 return await connection.request(method, given, deadline)
@@ -132,7 +120,7 @@ class Connections:
                 is_in_doubt = is_in_doubt or was_sent
                 if deadline.left <= _BROKEN_PAUSE:
                     raise deadline.error() from None
-                await self.io.sleep(_BROKEN_PAUSE)
+                await asyncio.sleep(_BROKEN_PAUSE)
             except Refused as error:
                 is_in_doubt = is_in_doubt or isinstance(error, OutcomeUnknown)
                 after = error.retry_after
@@ -140,7 +128,7 @@ class Connections:
                     raise
                 if after >= deadline.left:
                     raise _doubtful(error) if is_in_doubt else error from None
-                await self.io.sleep(after)
+                await asyncio.sleep(after)
             except ConnectError as error:
                 raise _doubtful(error) if is_in_doubt else error from None
 
@@ -153,13 +141,13 @@ class Connections:
         while True:
             try:
                 directory.check(runtime)
-                connection = await self.io.connect(directory.socket_in(runtime), deadline)
+                connection = await Connection.open(directory.socket_in(runtime), deadline)
                 self._was_reached = True
                 return connection
             except NoAnswer:
                 pass
             except (OSError, ConnectError) as error:
-                if isinstance(error, NotRunning) or is_absent(error):
+                if isinstance(error, (NotRunning, FileNotFoundError, ConnectionRefusedError)):
                     # A daemon that has answered before is restarting, as a rule.
                     if not self.options.start and not self._was_reached:
                         raise directory.not_running(runtime) from None
@@ -167,7 +155,7 @@ class Connections:
                     if self.options.start and due:
                         await self._start(deadline)
                         started, pause = Deadline(3600.0), _PAUSE_MIN
-                elif not may_pass(error):
+                elif not _may_pass(error):
                     raise (
                         error if isinstance(error, ConnectError) else ConnectError(f"{runtime}: {error}")
                     ) from error
@@ -176,20 +164,27 @@ class Connections:
                 where = directory.socket_in(runtime)
                 waited = f"was not reached within {deadline.seconds * 1000:.0f} ms ({last})"
                 raise ConnectError(f"the daemon at {where} {waited}; see `mcp-sessiond doctor`")
-            await self.io.sleep(pause)
+            await asyncio.sleep(pause)
             pause = min(2 * pause, _PAUSE_MAX)
 
     async def _start(self, deadline: Deadline) -> None:
         runtime = directory.directory(self.options.directory)
         for command in start.commands(runtime, self.options.binary):
             try:
-                status = await self.io.run(command.arguments, command.environment, deadline)
+                status = await command.run(deadline)
             except OSError as error:
                 if command.is_last:
                     raise command.not_found(error) from error
                 continue
             if command.judge(status):
                 return
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether the next attempt to connect may go better."""
+    if isinstance(error, HelloRefused):
+        return error.number in (3, 4)
+    return isinstance(error, (Disconnected, BlockingIOError, InterruptedError, ConnectionError))
 
 
 def _doubtful(error: SessiondError) -> SessiondError:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from . import log
+from .connection import Connection
 from .connections import Connections, Params
 from .deadline import Deadline
 from .errors import FINAL, Disconnected, LeaseLost, NoAnswer, Refused, SessiondError, UnknownSession, refusal
-from .exchange import Connection
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class Leases:
             except Disconnected:
                 if not deadline.left:
                     raise NoAnswer(deadline.seconds) from None
-                await self._connections.io.sleep(min(0.005, deadline.left))
+                await asyncio.sleep(min(0.005, deadline.left))
             except (LeaseLost, UnknownSession):
                 if has_claimed_again:
                     raise
@@ -136,7 +137,7 @@ class Leases:
                 after = error.retry_after
                 if not error.passes or after is None or after >= deadline.left:
                     raise
-                await self._connections.io.sleep(after)
+                await asyncio.sleep(after)
 
 
 async def on(connection: Connection | None, method: str, params: Params, deadline: Deadline) -> Any:

@@ -4,13 +4,16 @@ every process of the service takes back, also after a restart.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
 from mcp.server.request_state import RequestStateSecurity
 
-from .blocking import Sessions
 from .errors import SessiondError
 from .options import Options
+from .sessions import Sessions
+from .values import Secret
 
 logger = logging.getLogger("mcp_sessiond")
 
@@ -24,12 +27,19 @@ def request_state_security(
     is for how many seconds a client may take; `audience` is by default the name of the server. Never raises:
     without the daemon the key is one of this process's, which the log says.
     """
-    sessions = Sessions(service, options)
     try:
-        secret = sessions.secret()
+        # In a thread of its own: the caller may be in an event loop, and can't wait for another one there.
+        with ThreadPoolExecutor(1) as thread:
+            secret = thread.submit(asyncio.run, _secret(service, options)).result()
     except SessiondError as error:
         logger.warning("The request state of clients does not survive this process: %s", error)
         return RequestStateSecurity.ephemeral(ttl=ttl, audience=audience)
-    finally:
-        sessions.close()
     return RequestStateSecurity(keys=[secret.current, *secret.former], ttl=ttl, audience=audience)
+
+
+async def _secret(service: str, options: Options | None) -> Secret:
+    sessions = Sessions(service, options)
+    try:
+        return await sessions.secret()
+    finally:
+        await sessions.close()

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from .attachment import Attachment
+from .connection import Connection
 from .connections import Connections, Params
 from .deadline import Deadline
 from .errors import UnknownSession
-from .exchange import Connection
 from .state import State
 from .streams import Streams
 from .tasks import Tasks

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import functools
-import os
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 from . import log
-from .asynchronous import AsyncioIo
 from .connections import Connections
 from .context import hold
 from .deadline import Deadline
 from .errors import FINAL, Disconnected, LeaseLost, Refused, SessiondError, UnknownSession, refusal
-from .exchange import Io
 from .lease import Lease, Leases, Status, on
 from .options import Options
 from .session import Access, Session
@@ -55,15 +54,15 @@ def _swallowing(otherwise: Otherwise) -> Callable[[Call[P, T]], Call[P, T | Othe
 class Sessiond:
     """An MCP server's session with the daemon. Nothing is sent before the first call."""
 
-    def __init__(self, options: Options | None = None, *, io: Io | None = None) -> None:
-        self._connections = Connections(options or Options(), io or AsyncioIo())
+    def __init__(self, options: Options | None = None) -> None:
+        self._connections = Connections(options or Options())
         self._leases = Leases(self._connections)
-        self._mutexes: dict[tuple[int, int], Any] = {}
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._is_offered = False
         self._disabled_at = 0.0
         self._is_announced = False
-        # What is claimed for another process is not this one's, and another `io` wants sessions of its own kind.
-        if io is None and self._connections.options.instance is None:
+        # What is claimed for another process is not this one's.
+        if self._connections.options.instance is None:
             hold(self._held)
 
     @property
@@ -151,7 +150,7 @@ class Sessiond:
                 await on(lease.connection, "reject_token", lease.ref(), deadline)
                 return True
             except Disconnected:
-                await self._connections.io.sleep(min(0.005, deadline.left))
+                await asyncio.sleep(min(0.005, deadline.left))
             except (LeaseLost, UnknownSession):
                 self._leases.held = Lease(lease.session, lease.epoch, lease.outcome, None)
                 return True
@@ -199,10 +198,8 @@ class Sessiond:
             else None
         )
 
-    def _turn(self) -> Any:
-        # In a child after `fork` nobody gives the parent's locks back.
-        key = (os.getpid(), id(self._connections.io.owner()))
-        return self._mutexes.setdefault(key, self._connections.io.mutex())
+    def _turn(self) -> asyncio.Lock:
+        return self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     def _deadline(self) -> Deadline | None:
         timeout = self._connections.options.timeout

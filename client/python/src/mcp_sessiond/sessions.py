@@ -8,10 +8,8 @@ import time
 import uuid
 from typing import Literal
 
-from .asynchronous import AsyncioIo
 from .connections import Connections, Params
 from .errors import AlreadyExists, UnknownSession
-from .exchange import Io
 from .options import Options
 from .session import Access, LeaseAccess, ServiceAccess, Session
 from .values import (
@@ -38,12 +36,12 @@ class Sessions:
     is restarting or busy, an answer that was lost.
     """
 
-    def __init__(self, service: str | None, options: Options | None = None, *, io: Io | None = None) -> None:
+    def __init__(self, service: str | None, options: Options | None = None) -> None:
         """The sessions of a service, which every process of this user that says the name is; None: of this
         process's host.
         """
         self.service = service
-        self._connections = Connections(options or Options(), io or AsyncioIo())
+        self._connections = Connections(options or Options())
         self._caller: Caller | None = None
 
     @property

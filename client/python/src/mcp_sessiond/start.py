@@ -1,15 +1,19 @@
-"""Which command starts a daemon, and what its exit code means. `Line` runs it."""
+"""Which command starts a daemon, and what its exit code means."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
+import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import directory
+from .deadline import Deadline
 from .errors import NotStarted
 
 VARIABLE = "MCP_SESSIOND_BIN"
@@ -28,6 +32,27 @@ class Command:
     environment: dict[str, str]
     is_last: bool
     """Whether nothing else is tried where it fails."""
+
+    async def run(self, deadline: Deadline) -> int | None:
+        """Runs it without input and output. Its exit code; None: it still runs. Raises `OSError`."""
+        # Not by asyncio's own means: those need a watcher of children, which is the server's.
+        null = subprocess.DEVNULL
+        child = subprocess.Popen(self.arguments, env=self.environment, stdin=null, stdout=null, stderr=null)
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[int] = loop.create_future()
+
+        def wait() -> None:
+            status = child.wait()
+            try:
+                loop.call_soon_threadsafe(_tell, done, status)
+            except RuntimeError:
+                pass  # The loop is closed: nobody waits.
+
+        threading.Thread(target=wait, daemon=True).start()
+        try:
+            return await asyncio.wait_for(done, deadline.left)
+        except asyncio.TimeoutError:
+            return None
 
     def judge(self, status: int | None) -> bool:
         """Whether a daemon is there, or about to be. None: the command still runs, and the next
@@ -62,6 +87,11 @@ def commands(runtime: Path, binary: os.PathLike[str] | str | None) -> Iterator[C
     if runtime != Path(environment.get(directory.VARIABLE) or directory.derived()):
         environment[directory.VARIABLE] = str(runtime)
     yield Command([os.fspath(binary) if binary else _find(), "run", "--on-demand"], environment, is_last=True)
+
+
+def _tell(done: asyncio.Future[int], status: int) -> None:
+    if not done.done():
+        done.set_result(status)
 
 
 # Where the administrator and packages have the units of all users.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .connection import Connection
 from .connections import Connections, Params
 from .deadline import Deadline
 from .errors import Uncertain, VersionConflict
-from .exchange import Connection
 from .values import StateEntry, StateKey, Write, request_id
 
 _PAGE = 100

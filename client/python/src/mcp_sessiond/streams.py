@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .connection import Connection
 from .connections import Connections, Params
 from .deadline import Deadline
 from .events import STANDALONE, AfterEvent, Appended, Cursor, FoundEvent, Replayed, StreamStart, StreamView
-from .exchange import Connection
 from .values import as_json, request_id
 
 _PAGE = 100
@@ -92,7 +93,7 @@ class Streams:
             cursors = list(said.next)
             # The daemon is about to exit.
             if time.monotonic() - began < min(left, _WAIT_MAX):
-                await self._connections.io.sleep(min(_ENDED_EARLY_PAUSE, left))
+                await asyncio.sleep(min(_ENDED_EARLY_PAUSE, left))
 
     async def _wait_once(self, after: Sequence[Cursor], seconds: float) -> Replayed:
         deadline = Deadline(seconds + self._connections.options.timeout)

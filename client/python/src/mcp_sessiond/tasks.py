@@ -1,9 +1,10 @@
 """The tasks of a session: work that goes on after the request that began it was answered (the Tasks extension
-of MCP 2026-07-28, SEP-2663; the tasks of MCP 2025-11-25).
+of MCP 2026-07-28, SEP-2663).
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -199,7 +200,7 @@ class Task:
                 return view
             # The daemon is about to exit.
             if time.monotonic() - began < min(left, _WAIT_MAX):
-                await self._session._connections.io.sleep(min(_ENDED_EARLY_PAUSE, left))
+                await asyncio.sleep(min(_ENDED_EARLY_PAUSE, left))
 
     async def _wait_once(self, version: int, seconds: float) -> TaskView:
         connections = self._session._connections

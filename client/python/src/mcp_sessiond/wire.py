@@ -48,12 +48,6 @@ class Greeting:
         """What came behind the welcome."""
         self._is_challenged = False
 
-    @property
-    def missing(self) -> int:
-        """How many bytes are awaited at least."""
-        whole = HELLO_BYTES if len(self.rest) < HELLO_BYTES else HELLO_BYTES + CHALLENGE_BYTES
-        return whole - len(self.rest)
-
     def feed(self, data: bytes) -> bytes:
         """Takes what was received, and returns what is to be written back. Raises as `read_hello`."""
         self.rest += data
