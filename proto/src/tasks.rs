@@ -1,5 +1,5 @@
 //! Tasks: work that goes on after the request that began it was answered, after the Tasks extension
-//! of MCP 2026-07-28 (SEP-2663) and the experimental tasks of MCP 2025-11-25.
+//! of MCP 2026-07-28 (SEP-2663).
 
 use serde::{Deserialize, Serialize};
 

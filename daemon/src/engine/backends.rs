@@ -266,18 +266,14 @@ impl Engine {
             Ok(known)
         });
         match known.await? {
-            Some((server, true, host)) => {
+            Some((server, true, host)) if let Some(why) = why => {
                 count(&self.meters.counters.wrap_restarts_total);
-                let why = why.map(|why| {
-                    why.chars()
-                        .filter(|letter| !letter.is_control())
-                        .take(WHY_MAX)
-                        .collect()
-                });
-                let why: String = why.unwrap_or_else(|| "its keeper does not say".into());
+                let letters = why.chars().filter(|letter| !letter.is_control());
+                let why: String = letters.take(WHY_MAX).collect();
                 tracing::info!(server, %session, host, pid, keeper = peer.id().pid, why, "a server was started again");
             }
-            Some((server, false, host)) => {
+            // Or its launcher has left it behind.
+            Some((server, _, host)) => {
                 tracing::info!(server, %session, host, pid, keeper = peer.id().pid, "a server was started");
             }
             None => {}

@@ -449,6 +449,7 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
                             current.set(decorate(backends.clone(), &decorations, &log));
                         }
                         let wanted = identities(&servers);
+                        let mut said = None;
                         for (name, former) in &running {
                             let what = match wanted.get(name) {
                                 Some(now) if now == former => continue,
@@ -456,7 +457,11 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
                                 None => "this server is ended: its entry was removed",
                             };
                             let text = format!("{name}: {what}");
-                            common.stderr.print_within(SAID_WITHIN, &text).await;
+                            said = Some(common.stderr.print_within(SAID_WITHIN, &text));
+                        }
+                        // They are written one after the other.
+                        if let Some(said) = said {
+                            said.await;
                         }
                         backends.set_sources(sources(servers, &handshake), |name| {
                             running.get(name) == wanted.get(name)

@@ -218,11 +218,8 @@ impl Link {
             }
             if events.is_too_large {
                 // It would be as large if it was asked for again.
-                let why = format!(
-                    "a message of the server {:?} is larger than `wrap.message_max_mib` allows: the outcome of this call is unknown",
-                    self.wire.name()
-                );
-                return self.give_up(stream, &CallFailure::Unknown(why)).await;
+                let failure = CallFailure::too_large(self.wire.name());
+                return self.give_up(stream, &failure).await;
             }
             match self.resumed(&stream).await {
                 Some(rest) => events = rest,

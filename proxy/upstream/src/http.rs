@@ -225,6 +225,7 @@ impl HttpClient {
             }
             Failed::Login(why) => CallFailure::NotSent(why),
             Failed::Broken => CallFailure::lost(self.name()),
+            Failed::TooLarge => CallFailure::too_large(self.name()),
         })
     }
 
@@ -557,9 +558,7 @@ async fn read(response: Response) -> Result<Answered, Failed> {
     let reply = match &*kind {
         EVENTS => Reply::Events(Events::new(response)),
         JSON if status == StatusCode::OK => {
-            let body = read_up_to(response, relayed_max())
-                .await
-                .ok_or(Failed::Broken)?;
+            let body = read_up_to(response, relayed_max()).await?;
             if body.trim_ascii().is_empty() {
                 Reply::Taken(Taken { status, kind })
             } else {
@@ -582,6 +581,8 @@ pub(super) enum Failed {
     NotReached(String),
     /// It was said, and the connection broke.
     Broken,
+    /// It was said, and the answer has more bytes than are read.
+    TooLarge,
     /// The user has to do something first.
     Login(String),
 }
@@ -634,21 +635,21 @@ fn says_invalid_token(headers: &HeaderMap) -> bool {
 /// What a refusal says. Nothing, where that is too much or takes too long.
 async fn refusal_of(response: Response) -> Bytes {
     let body = timeout(REFUSAL_WAIT, read_up_to(response, REFUSAL_MAX)).await;
-    body.ok().flatten().unwrap_or_default()
+    body.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 /// The body, where it is not larger, and whole.
-async fn read_up_to(response: Response, most: usize) -> Option<Bytes> {
+async fn read_up_to(response: Response, most: usize) -> Result<Bytes, Failed> {
     let mut body = Vec::new();
     let mut chunks = response.bytes_stream();
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.ok()?;
+        let chunk = chunk?;
         if body.len() + chunk.len() > most {
-            return None;
+            return Err(Failed::TooLarge);
         }
         body.extend_from_slice(&chunk);
     }
-    Some(body.into())
+    Ok(body.into())
 }
 
 /// Events as they come.

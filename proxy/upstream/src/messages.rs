@@ -129,6 +129,13 @@ pub(super) enum CallFailure {
 }
 
 impl CallFailure {
+    /// The answer, or an event before it, is larger than what is read.
+    pub(super) fn too_large(name: &str) -> Self {
+        Self::Unknown(format!(
+            "a message of the server {name:?} is larger than `wrap.message_max_mib` allows: the outcome of this call is unknown"
+        ))
+    }
+
     /// The connection broke.
     pub(super) fn lost(name: &str) -> Self {
         Self::Unknown(format!(

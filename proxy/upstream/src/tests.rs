@@ -473,10 +473,18 @@ async fn a_call_whose_answer_is_too_large_is_not_asked_for_again() {
         .0
         .write_all(format!("id: 2\ndata: {large}").as_bytes())
         .await;
-    let answer = test.hears().await;
+    is_too_large(&test.hears().await, 8);
+    test.says(json!({"id": 9, "method": "tools/call"})).await;
+    let call = test.asked("tools/call").await;
+    tokio::spawn(async move { call.result("", json!({"pad": large})).await });
+    is_too_large(&test.hears().await, 9);
+}
+
+#[track_caller]
+fn is_too_large(answer: &Value, id: u64) {
     assert_eq!(
         (&answer["id"], &answer["error"]["data"]["outcome"]),
-        (&json!(8), &json!("unknown"))
+        (&json!(id), &json!("unknown"))
     );
     assert!(
         answer["error"]["message"]

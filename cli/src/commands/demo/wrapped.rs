@@ -50,7 +50,7 @@ pub(super) fn run(json: bool) -> io::Result<bool> {
     story.note(&format!("$ kill -9 {daemon}"))?;
     server.count(&mut story, 4)?;
 
-    story.scene("The server itself is killed: the next call hears what is lost, and the one after it gets a fresh server")?;
+    story.scene("The server itself is killed: the next call is refused with the reason, and the one after it gets a fresh server")?;
     story.note(&format!("$ kill -9 {pid}"))?;
     kill(raw(pid)?, Signal::SIGKILL)?;
     // A call that is sent before its keeper has seen the end is told that the outcome is unknown.

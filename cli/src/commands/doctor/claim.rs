@@ -91,11 +91,7 @@ async fn claim(with_state: bool) -> Option<Finding> {
         Some(Ok(false)) => Finding::problem(
             "claim",
             "a value that was written to a session was not there when it was read",
-            concat!(
-                "`mcp-sessiond debug about` says where the storage is; please report this, with what `mcp-sessiond doctor --json` prints: ",
-                env!("CARGO_PKG_REPOSITORY"),
-                "/issues"
-            ),
+            "`mcp-sessiond debug about` says where the storage is; please report this, with what `mcp-sessiond doctor --json` prints",
         ),
         Some(Err(error)) => Finding::problem(
             "claim",

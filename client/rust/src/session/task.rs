@@ -16,8 +16,7 @@ use super::replay::ENDED_EARLY_PAUSE;
 use crate::error::SessionError;
 use crate::runtime::driven;
 
-/// A task of a session's (the Tasks extension of MCP 2026-07-28, SEP-2663; the tasks of MCP
-/// 2025-11-25). Clones are the same task.
+/// A task of a session's (the Tasks extension of MCP 2026-07-28, SEP-2663). Clones are the same task.
 #[derive(Debug, Clone)]
 pub struct Task {
     session: Session,
