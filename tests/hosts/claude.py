@@ -156,8 +156,12 @@ def interactive_reconnect(world):
     session.reconnect()
     session.reconnect()
     session.ask("three")
-    world.counts([1], "three", "after the third reconnect within a minute the server is a fresh one")
-    world.lives(1, "after the third reconnect")
+    world.counts([3], "three", "a call that was answered well begins the count of reconnects again: the same server goes on")
+    for _ in range(3):
+        session.reconnect()
+    session.ask("four")
+    world.counts([1], "four", "after three reconnects within a minute without a call in between the server is a fresh one")
+    world.lives(1, "after the third reconnect in a row")
     session.send("/exit")
     world.lives(0, "after `/exit`")
 
