@@ -74,7 +74,7 @@ def started_twice(world, second=PANEL, **more):
     return desktop
 
 
-# No panel more than twice: the third orderly close within a minute is a wish for a fresh server.
+# No panel more than twice: the third orderly close within a minute, with no well answered call in between, is a wish for a fresh server.
 ORDERS = {"alone, then both": (("chat",), ("agent",), ("chat", "agent")), "both, then alone": (("agent", "chat"), ("agent",), ("chat",))}
 
 
