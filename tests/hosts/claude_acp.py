@@ -27,6 +27,13 @@ class Acp(conversations.Acp):
         (self.home / ".claude" / "settings.json").write_text(json.dumps(allowed))
         self.speak([ADAPTER], env)
 
+    def wait_until_ready(self, session, name):
+        for number in range(20):
+            prompt = f"ready-{name}-{number}"
+            self.prompt(session, prompt, "")
+            if "mcp__counter__count" in claude.offered(self.world, prompt):
+                return
+
 
 def two_windows_by_name(world):
     """Two sessions of an editor at the same time, and one name: the second has a server of its own."""

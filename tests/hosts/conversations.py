@@ -82,10 +82,17 @@ class Acp(Host):
         begun = self.peer.call("session/new", {"cwd": str(self.world.project), "mcpServers": []}, 120)
         self.world.check("a session begins", begun, begun)
         session = {"sessionId": begun["sessionId"]}
-        said = self.peer.call("session/prompt", {**session, "prompt": [{"type": "text", "text": f"STEPS: {name} {steps}"}]}, 120)
-        self.world.check(f"prompt {name} is answered", said and name in self.world.api.done, said)
+        self.wait_until_ready(session, name)
+        self.prompt(session, name, steps)
         if self.closes:
             self.world.check("the session is closed", self.peer.call("session/close", session) is not None)
+
+    def wait_until_ready(self, session, name):
+        """Until the session has its servers, where the host holds no prompt for those that still start."""
+
+    def prompt(self, session, name, steps):
+        said = self.peer.call("session/prompt", {**session, "prompt": [{"type": "text", "text": f"STEPS: {name} {steps}"}]}, 120)
+        self.world.check(f"prompt {name} is answered", said and name in self.world.api.done, said)
 
     def end(self):
         """Ends it, and what it has started itself again with other options."""
