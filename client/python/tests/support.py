@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import json
 import os
 import shutil
@@ -49,7 +50,7 @@ class Daemon:
         atexit.register(self.remove)
 
     def start(self, *settings: str, prefix: tuple[str, ...] = ()) -> Daemon:
-        """Starts it, and returns once it says that it is ready."""
+        """Starts it, and returns once it says that it is ready, or another one is there."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
             ready.bind(str(self.directory / "ready"))
             environment = {**self.environment, "NOTIFY_SOCKET": str(self.directory / "ready")}
@@ -57,8 +58,12 @@ class Daemon:
             self.process = subprocess.Popen(
                 [*prefix, BINARY, "run", *given], env=environment, stderr=subprocess.DEVNULL
             )
-            while b"READY=1" not in ready.recv(4096):
-                pass
+            ready.settimeout(0.1)
+            # It exits where a server that has missed the former one was quicker to start another.
+            while self.process.poll() is None:
+                with contextlib.suppress(TimeoutError):
+                    if b"READY=1" in ready.recv(4096):
+                        break
         (self.directory / "ready").unlink()
         return self
 
