@@ -84,6 +84,9 @@ impl Backend {
     /// as the backend, if a process is left that has both pipes. Says whether there is one, which is
     /// known on Linux alone. `setsid` is such a launcher, since it forks where it leads a group.
     pub fn go_on_in_another(&mut self, children: &Children) -> bool {
+        if self.has_spoken {
+            return false;
+        }
         let pipes = [
             self.input.as_ref().and_then(descriptors::name_of),
             self.output
@@ -97,7 +100,7 @@ impl Backend {
             let names: BTreeSet<_> = descriptors::names_in(*child).collect();
             names.contains(&input) && names.contains(&output)
         });
-        let Some(next) = next.filter(|_| !self.has_spoken) else {
+        let Some(next) = next else {
             return false;
         };
         let next = Pid::from_raw(next.cast_signed());

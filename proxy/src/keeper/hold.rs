@@ -587,14 +587,11 @@ impl Keeper {
             }
             Event::FromFront(said) => self.handle_frame(said),
             Event::FromClient(event) => self.handle_client(event),
-            Event::FromBackend(Line::Whole(line)) => {
+            Event::FromBackend(line) => {
                 if let Some(backend) = &mut self.backend {
                     backend.has_spoken = true;
                 }
-                self.relay.from_backend(line, now);
-            }
-            Event::FromBackend(Line::Oversized { head, tail }) => {
-                self.relay.oversized_from_backend(&head, &tail, now);
+                self.from_backend(line);
             }
             Event::LastFromBackend(line) => self.last_from_backend(line),
             // Its exit is about to be reported; if not, it can't be used any more all the same.

@@ -8,7 +8,7 @@ use mcp_sessiond_tests::{Client, gone, signal, stat, suspend, until};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::wrap::{connect, gate, keeping, open, tiny, wrapped};
+use crate::wrap::{connect, gate, keeping, tiny, wrapped};
 
 /// The front has written its last lines, and is gone, when the keeper goes on.
 #[test]
@@ -34,10 +34,10 @@ fn what_a_front_has_sent_is_read_before_its_exit_counts() {
     assert_eq!(numbers.count(), 50);
 }
 
-/// Answers everything; what is called `last` once a file is there, after a word on its standard error, and
-/// exits then.
+/// Answers everything; what is called `last` at SIGUSR1, after a word on its standard error, and exits then.
 const LAST: &str = r#"
-import json, os, sys, time
+import json, os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
 for line in sys.stdin:
     message = json.loads(line)
     if "id" not in message:
@@ -45,9 +45,8 @@ for line in sys.stdin:
     info = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "last", "version": "1"}}
     last = message["method"] == "last"
     if last:
-        open(sys.argv[1] + ".begun", "w").close()
-        while not os.path.exists(sys.argv[1]):
-            time.sleep(0.005)
+        open(sys.argv[1], "w").close()
+        signal.sigwait([signal.SIGUSR1])
         print("the last words", file=sys.stderr, flush=True)
         info = {"said": "last"}
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": info}), flush=True)
@@ -61,19 +60,17 @@ for line in sys.stdin:
 fn what_a_server_has_said_is_passed_on_before_its_end() {
     let world = keeping("");
     let _daemon = world.daemon();
-    let gate = gate(&world, "gate");
-    let server = ["python3", "-I", "-S", "-c", LAST, &gate].map(str::to_owned);
+    let begun = gate(&world, "begun");
+    let server = ["python3", "-I", "-S", "-c", LAST, &begun].map(str::to_owned);
     let mut client = connect(&world, &server);
     let backend = world.backend();
     let last = client.request("last", json!({}));
     until("it has begun", || {
-        fs::exists(format!("{gate}.begun"))
-            .ok()
-            .filter(|there| *there)
+        fs::exists(&begun).ok().filter(|there| *there)
     });
     let pid = backend.pid();
     suspend(backend.keeper);
-    open(&gate);
+    signal(pid, Signal::SIGUSR1);
     gone(pid);
     signal(backend.keeper, Signal::SIGCONT);
     let answer = client.answer(last);

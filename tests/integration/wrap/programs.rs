@@ -60,19 +60,22 @@ fn a_descriptor_that_an_argument_names_is_passed_on() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_launcher_that_ends_before_anything_was_said_leaves_its_server() {
-    for launcher in [
-        &["setsid"][..],
-        &["sh", "-c", "exec 7<&0; \"$@\" <&7 7<&- &", "sh"],
+    for (options, launcher) in [
+        (&[][..], &["setsid"][..]),
+        (&["--lazy"], &["setsid"]),
+        (&["--name", "mine"], &["setsid"]),
+        (&[], &["sh", "-c", "exec 7<&0; \"$@\" <&7 7<&- &", "sh"]),
     ] {
         let world = keeping("");
         let _daemon = world.daemon();
         let launcher = launcher.iter().map(|word| (*word).to_owned());
         let server: Vec<String> = launcher.chain(tiny(&world)).collect();
-        let mut client = Client::connected(world.front(&wrapped(&world, &server)));
-        assert_eq!(client.count(), 1, "{server:?}");
+        let command = world.wrapping(options, &server);
+        let mut client = Client::connected(world.front(&command));
+        assert_eq!(client.count(), 1, "{command:?}");
         client.pipe.kill();
-        let mut client = Client::connected(world.front(&wrapped(&world, &server)));
-        assert_eq!(client.count(), 2, "it is kept");
+        let mut client = Client::connected(world.front(&command));
+        assert_eq!(client.count(), 2, "it is kept: {command:?}");
         let backend = world.backend();
         signal(backend.pid(), Signal::SIGKILL);
         backend.wait("it has ended", |status| status.pid.is_none());

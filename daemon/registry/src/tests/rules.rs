@@ -16,6 +16,15 @@ fn ruled(bench: &mut Bench, pid: u32, resume: Resume) -> Claim {
     }
 }
 
+/// A used server of such a host, whose front was killed.
+fn cut(bench: &mut Bench, resume: Resume) -> Lease {
+    let claim = ruled(bench, 1, resume);
+    let lease = bench.kept_by(claim, 50);
+    bench.exit(&[1]);
+    bench.left(&lease, 50, false, true);
+    lease
+}
+
 #[test]
 fn where_only_a_cut_is_resumed_a_close_ends_the_session_and_is_told_once() {
     let mut bench = Bench::new();
@@ -156,10 +165,7 @@ fn after_a_close_only_a_front_that_was_started_at_once_has_the_server_of_a_conve
 #[test]
 fn a_cut_of_a_conversation_is_resumed_whenever_the_next_front_was_started() {
     let mut bench = Bench::new();
-    let claim = ruled(&mut bench, 1, Resume::Conversation);
-    let lease = bench.kept_by(claim, 50);
-    bench.exit(&[1]);
-    bench.left(&lease, 50, false, true);
+    let lease = cut(&mut bench, Resume::Conversation);
     let claim = ruled(&mut bench, 2, Resume::Conversation);
     assert_eq!(granted(bench.tell(claim)).session, lease.session);
 }
@@ -386,10 +392,7 @@ fn of_a_server_that_has_ended_by_a_rule_its_keeper_leaves_word_which_is_told_onc
 #[test]
 fn a_rule_is_told_by_the_next_claim_where_another_reason_took_its_place() {
     let mut bench = Bench::new();
-    let claim = ruled(&mut bench, 1, Resume::Unknown);
-    let lease = bench.kept_by(claim, 50);
-    bench.exit(&[1]);
-    bench.left(&lease, 50, false, true);
+    cut(&mut bench, Resume::Unknown);
     let claim = ruled(&mut bench, 2, Resume::Unknown);
     let key = claim.key.expect("it has one");
     bench.registry.note_loss(HOST, key, None, Loss::Hung);

@@ -37,16 +37,10 @@ impl Keeper {
 
     /// The backend has exited: its last output goes where the output before went.
     pub(super) fn take_last_output(&mut self) -> Option<Backend> {
-        let now = self.now();
         let mut backend = self.backend.take()?;
         let (lines, rest) = backend.remaining_lines();
         for line in lines {
-            match line {
-                Line::Whole(line) => self.relay.from_backend(line, now),
-                Line::Oversized { head, tail } => {
-                    self.relay.oversized_from_backend(&head, &tail, now);
-                }
-            }
+            self.from_backend(line);
         }
         if let Some(rest) = rest {
             self.last_from_backend(rest);
@@ -57,6 +51,17 @@ impl Keeper {
         }
         self.pending_line = PendingLine::default();
         Some(backend)
+    }
+
+    /// A line of a backend's output.
+    pub(super) fn from_backend(&mut self, line: Line) {
+        let now = self.now();
+        match line {
+            Line::Whole(line) => self.relay.from_backend(line, now),
+            Line::Oversized { head, tail } => {
+                self.relay.oversized_from_backend(&head, &tail, now);
+            }
+        }
     }
 
     /// The last output of a backend, without a newline at its end.
