@@ -591,9 +591,9 @@ impl Keeper {
                 if let Some(backend) = &mut self.backend {
                     backend.has_spoken = true;
                 }
-                self.from_backend(line);
+                self.take_line(line);
             }
-            Event::LastFromBackend(line) => self.last_from_backend(line),
+            Event::LastFromBackend(line) => self.take_last_line(line),
             // Its exit is about to be reported; if not, it can't be used any more all the same.
             Event::OutputClosed => {
                 let backend = self.backend.as_mut()?;

@@ -40,10 +40,10 @@ impl Keeper {
         let mut backend = self.backend.take()?;
         let (lines, rest) = backend.remaining_lines();
         for line in lines {
-            self.from_backend(line);
+            self.take_line(line);
         }
         if let Some(rest) = rest {
-            self.last_from_backend(rest);
+            self.take_last_line(rest);
         }
         let last_words = backend.remaining_stderr();
         if !last_words.is_empty() {
@@ -54,7 +54,7 @@ impl Keeper {
     }
 
     /// A line of a backend's output.
-    pub(super) fn from_backend(&mut self, line: Line) {
+    pub(super) fn take_line(&mut self, line: Line) {
         let now = self.now();
         match line {
             Line::Whole(line) => self.relay.from_backend(line, now),
@@ -65,7 +65,7 @@ impl Keeper {
     }
 
     /// The last output of a backend, without a newline at its end.
-    pub(super) fn last_from_backend(&mut self, line: Line) {
+    pub(super) fn take_last_line(&mut self, line: Line) {
         let now = self.now();
         match line {
             Line::Whole(line) => self.relay.last_from_backend(line, now),
