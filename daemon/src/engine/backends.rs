@@ -265,18 +265,18 @@ impl Engine {
             registry.backend_started(&session, keeper, peer.id(), child.id())?;
             Ok(known)
         });
-        match known.await? {
-            Some((server, true, host)) if let Some(why) = why => {
+        // Where it has no reason, its launcher has left it behind.
+        match (known.await?, why) {
+            (Some((server, true, host)), Some(why)) => {
                 count(&self.meters.counters.wrap_restarts_total);
                 let letters = why.chars().filter(|letter| !letter.is_control());
                 let why: String = letters.take(WHY_MAX).collect();
                 tracing::info!(server, %session, host, pid, keeper = peer.id().pid, why, "a server was started again");
             }
-            // Or its launcher has left it behind.
-            Some((server, _, host)) => {
+            (Some((server, _, host)), _) => {
                 tracing::info!(server, %session, host, pid, keeper = peer.id().pid, "a server was started");
             }
-            None => {}
+            (None, _) => {}
         }
         Ok(())
     }
