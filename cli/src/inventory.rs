@@ -313,7 +313,6 @@ impl Server {
             server: program,
             program: None,
             command: Vec::new(),
-            directory: None,
             session: Some(session),
             service,
             backend,
@@ -357,7 +356,9 @@ impl Server {
                 .unwrap_or_else(|| "?".to_owned()),
             program: None,
             command: Vec::new(),
-            directory: None,
+            directory: status
+                .and_then(|status| status.directory.clone())
+                .map(PathBuf::from),
             session: status.map(|status| status.session.clone()),
             service: None,
             backend: None,
@@ -384,9 +385,6 @@ impl Server {
     fn look_at_processes(&mut self, names: &mut EntryNames) {
         let open = |pid: Option<u32>| PinnedProcess::open(pid?).ok();
         let keeper = open(self.keeper_pid);
-        self.directory = keeper
-            .as_ref()
-            .and_then(|keeper| process::directory_of(keeper).ok());
         let command = keeper.as_ref().and_then(command_of).unwrap_or_default();
         if let Some((program, arguments)) = command.split_first() {
             let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();

@@ -246,7 +246,7 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
             }
         }
     };
-    // Not before the session was claimed: the daemon reads our environment then, and never again.
+    // Messages are carried from here on.
     forbid_core_dumps();
     let Kept {
         connector,

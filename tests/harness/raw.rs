@@ -1,4 +1,4 @@
-//! The server that says what it is told to: `tests/python/raw.py`.
+//! The server that says what it is told to: `raw`.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -29,13 +29,9 @@ impl World {
         );
         nix::unistd::mkfifo(&control, Mode::S_IRWXU).expect("a FIFO");
         std::fs::write(&heard, "").expect("a file");
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/raw.py").into();
         let path = |path: &PathBuf| path.to_str().expect("UTF-8").to_owned();
-        let words = ["python3", "-I", "-S"].map(String::from).into_iter();
         Raw {
-            command: words
-                .chain([script, path(&heard), path(&control)])
-                .collect(),
+            command: vec![self.binaries.raw.into(), path(&heard), path(&control)],
             heard,
             control,
         }

@@ -1,13 +1,13 @@
 //! A directory, and everything that runs in it.
 
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use mcp_sessiond_proto::hello::Codec;
+use mcp_sessiond_proxy::keeper::dial::keeper_of;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -38,6 +38,22 @@ pub struct Binaries {
     pub serving: &'static str,
     /// `stranger`.
     pub stranger: &'static str,
+    /// `counter`.
+    pub counter: &'static str,
+    /// `crowd`.
+    pub crowd: &'static str,
+    /// `raw`.
+    pub raw: &'static str,
+    /// `rooted`.
+    pub rooted: &'static str,
+    /// `scripted-lists`.
+    pub scripted_lists: &'static str,
+    /// `tempers`.
+    pub tempers: &'static str,
+    /// `tiny`.
+    pub tiny: &'static str,
+    /// `told`.
+    pub told: &'static str,
     /// `example-server`.
     pub example_server: &'static str,
     /// `event-service`.
@@ -69,6 +85,14 @@ macro_rules! binaries {
             remote: env!("CARGO_BIN_EXE_remote"),
             serving: env!("CARGO_BIN_EXE_serving"),
             stranger: env!("CARGO_BIN_EXE_stranger"),
+            counter: env!("CARGO_BIN_EXE_counter"),
+            crowd: env!("CARGO_BIN_EXE_crowd"),
+            raw: env!("CARGO_BIN_EXE_raw"),
+            rooted: env!("CARGO_BIN_EXE_rooted"),
+            scripted_lists: env!("CARGO_BIN_EXE_scripted-lists"),
+            tempers: env!("CARGO_BIN_EXE_tempers"),
+            tiny: env!("CARGO_BIN_EXE_tiny"),
+            told: env!("CARGO_BIN_EXE_told"),
             example_server: env!("CARGO_BIN_EXE_example-server"),
             event_service: env!("CARGO_BIN_EXE_event-service"),
             http_server: env!("CARGO_BIN_EXE_http-server"),
@@ -410,29 +434,15 @@ impl World {
     /// Ends the keepers of this world, with their servers: nobody comes back for these. They are not
     /// waited for.
     fn end_keepers(&self) {
-        let directory = [
-            b"MCP_SESSIOND_DIR=",
-            self.directory().as_os_str().as_bytes(),
-        ]
-        .concat();
-        let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        for pid in pids {
-            let words = |what: &str| std::fs::read(format!("/proc/{pid}/{what}"));
-            let is_keeper = words("cmdline")
-                .is_ok_and(|line| line.split(|byte| *byte == 0).nth(1) == Some(b"keep".as_slice()));
-            let is_ours = || {
-                words("environ").is_ok_and(|variables| {
-                    variables
-                        .split(|byte| *byte == 0)
-                        .any(|variable| variable == directory)
-                })
-            };
-            if is_keeper && is_ours() {
-                let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
-                // A test may have stopped it.
-                let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
-            }
+        let directory = self.directory();
+        let sockets = std::fs::read_dir(directory.join("keepers"));
+        let names = sockets.into_iter().flatten().flatten();
+        let names = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        for keeper in names.filter_map(|name| keeper_of(&directory, name).ok()) {
+            let pid = Pid::from_raw(keeper.id().pid.cast_signed());
+            let _ = kill(pid, Signal::SIGTERM);
+            // A test may have stopped it.
+            let _ = kill(pid, Signal::SIGCONT);
         }
     }
 }

@@ -21,8 +21,7 @@ fn listing(servers: &Value) -> World {
 }
 
 fn entry(more: &Value) -> Value {
-    let script = crate::fixture("python/tiny.py");
-    let mut entry = json!({"command": "python3", "args": ["-I", "-S", script]});
+    let mut entry = json!({"command": crate::BINARIES.tiny});
     for (name, value) in more.as_object().expect("an object") {
         entry[name] = value.clone();
     }
@@ -246,6 +245,7 @@ for line in sys.stdin:
 "#;
 
 #[test]
+#[ignore = "needs python3"]
 fn an_image_is_written_to_a_file() {
     let world = listing(&json!({"browser": {"command": "python3", "args": ["-c", SHOT]}}));
     let _daemon = world.daemon();
@@ -275,6 +275,7 @@ for line in sys.stdin:
 "#;
 
 #[test]
+#[ignore = "needs python3"]
 fn ctrl_c_and_the_time_limit_cancel_the_call() {
     let world = world("");
     let log = world.root().join("told");

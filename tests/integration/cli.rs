@@ -66,6 +66,7 @@ fn bash_and_its_dying_subshells_too() {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn python_needs_no_library() {
     let world = world("");
     let _daemon = world.daemon();
@@ -370,6 +371,7 @@ fn demo_token_shows_who_finds_which_session() {
 }
 
 #[test]
+#[ignore = "needs curl"]
 fn demo_http_shows_a_reload_and_a_kill_with_curl() {
     assert_eq!(played(&["http"]).len(), 5);
     let world = world("");

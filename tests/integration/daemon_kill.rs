@@ -13,6 +13,7 @@ use self::rotations::{ROTATIONS, WORKERS, Worker, kill_meanwhile};
 use crate::{fixture, world};
 
 #[test]
+#[ignore = "needs a quiet machine"]
 fn nothing_acknowledged_is_lost_in_2000_rotations_under_kills() {
     let world = world("claim_wait_ms = 5000");
     let mut random = random();

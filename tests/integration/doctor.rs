@@ -288,6 +288,7 @@ fn a_directory_that_others_may_enter_is_a_problem_and_nothing_is_started_there()
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_full_disk_is_a_problem_and_a_nearly_full_one_a_note() {
     needs_root("to mount a small file system");
     let world = world("storage.url = \"memory:\"\n");
@@ -324,6 +325,7 @@ fn a_database_where_there_is_no_directory_is_a_problem_with_the_command_that_mak
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn a_daemon_of_another_version_is_noted_with_the_command_that_replaces_it() {
     let world = world("");
     let daemon = world.daemon();

@@ -215,6 +215,7 @@ fn alike(disk: &std::path::Path, configuration: &str) -> [World; 2] {
 /// The first one's directory, as far as a daemon with half an eye can tell, is the other's.
 #[cfg(feature = "postgres")]
 #[test]
+#[ignore = "needs root"]
 fn a_daemon_ends_no_session_of_another_whose_directory_is_called_alike() {
     crate::needs_root("to mount a small file system");
     let database = crate::postgres::Schema::new();

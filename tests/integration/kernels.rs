@@ -28,6 +28,7 @@ fn refusing(rules: &[&str], command: &[String]) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn without_close_range_what_is_detached_has_no_descriptor_of_the_host() {
     for error in ["ENOSYS", "EINVAL", "EPERM"] {
         let world = world("");
@@ -92,6 +93,7 @@ fn daemon(world: &World, rules: &[&str]) {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn where_the_kernel_does_not_say_who_has_connected_everything_works() {
     for error in ["ENOPROTOOPT", "EPERM", "ENOSYS"] {
         let world = world("");
@@ -112,6 +114,7 @@ fn where_the_kernel_does_not_say_who_has_connected_everything_works() {
 
 /// A kernel that knows `SO_PEERPIDFD` says by these that the peer has exited.
 #[test]
+#[ignore = "needs python3"]
 fn who_is_gone_by_the_kernel_s_word_is_not_asked() {
     for error in ["EINVAL", "ESRCH", "ENODATA"] {
         let world = world("");
@@ -124,6 +127,7 @@ fn who_is_gone_by_the_kernel_s_word_is_not_asked() {
 
 /// The child of a process that has connected says what its parent was to say.
 #[test]
+#[ignore = "needs python3"]
 fn a_child_that_answers_for_its_parent_is_refused() {
     const CHILD: &str = r#"
 import os, socket, struct, sys
@@ -151,6 +155,7 @@ print(said[13], stream.recv(32, socket.MSG_WAITALL)[13])"#;
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn a_wrong_answer_to_the_question_who_it_is_is_refused() {
     let world = world("");
     daemon(&world, &[&no_peer_pidfd("ENOPROTOOPT")]);
@@ -170,6 +175,7 @@ fn a_wrong_answer_to_the_question_who_it_is_is_refused() {
 
 /// What the memory of text is given back by.
 #[test]
+#[ignore = "needs python3"]
 fn without_madvise_a_daemon_serves() {
     let world = world("");
     daemon(&world, &["madvise=EINVAL"]);
@@ -180,6 +186,7 @@ fn without_madvise_a_daemon_serves() {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn where_no_process_can_be_held_nothing_is_kept_and_it_says_why() {
     for error in ["ENOSYS", "EPERM"] {
         let world = world("");
@@ -199,6 +206,7 @@ fn where_no_process_can_be_held_nothing_is_kept_and_it_says_why() {
 
 /// What watches files for a change.
 #[test]
+#[ignore = "needs python3"]
 fn without_inotify_a_server_is_kept() {
     let world = world("");
     let command = refusing(&["inotify_init1=ENOSYS"], &kept(&world));
@@ -212,6 +220,7 @@ fn without_inotify_a_server_is_kept() {
 
 /// Nobody has it on record, and it can't say who it is: its lock does.
 #[test]
+#[ignore = "needs python3"]
 fn a_stopped_keeper_that_is_not_on_record_is_known_by_its_lock() {
     let world = world("");
     let mut daemon = world.daemon();
@@ -233,6 +242,7 @@ fn a_stopped_keeper_that_is_not_on_record_is_known_by_its_lock() {
 
 /// Its lock is gone with the file, so nobody may be signalled in its place.
 #[test]
+#[ignore = "needs python3"]
 fn a_keeper_that_can_t_be_identified_is_not_stopped_and_it_is_said() {
     let world = world("");
     let mut daemon = world.daemon();

@@ -77,6 +77,7 @@ fn below_a_launcher_a_server_is_the_hosts() {
 }
 
 #[test]
+#[ignore = "needs npm"]
 fn below_npm_a_server_is_the_hosts() {
     let world = world("");
     let _daemon = world.daemon();
@@ -132,6 +133,7 @@ fn written(directory: &Path, name: &str, script: &str) -> String {
 
 #[cfg(target_os = "linux")]
 #[test]
+#[ignore = "needs node"]
 fn a_packages_shim_is_a_launcher_and_a_host_in_a_package_is_not() {
     let world = world("");
     let _daemon = world.daemon();
@@ -181,6 +183,7 @@ fn doubts(world: &World) -> String {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn a_host_that_ends_with_its_only_server_is_named_once() {
     let world = world("");
     let _daemon = world.daemon();

@@ -7,15 +7,10 @@ use std::fs;
 use mcp_sessiond_tests::{Client, Front, World, gone};
 use serde_json::{Value, json};
 
-use crate::fixture;
-
 /// A server that says of itself what a file says.
 pub(crate) fn told(world: &World) -> Vec<String> {
     let root = world.root().to_str().expect("UTF-8").to_owned();
-    let words = ["python3", "-I", "-S"].map(String::from).into_iter();
-    words
-        .chain([fixture("python/scripted_lists.py"), root])
-        .collect()
+    vec![world.binaries.scripted_lists.into(), root]
 }
 
 /// What it says from now on.

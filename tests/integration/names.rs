@@ -78,7 +78,7 @@ fn an_entry_that_was_written_by_hand_names_its_server_in_every_verb() {
     let listed = servers(&world);
     assert_eq!(listed[0]["server"], "browser");
     assert_eq!(listed[0]["host_name"], "Claude Code");
-    assert_eq!(listed[0]["program"], "python3 tiny.py");
+    assert_eq!(listed[0]["program"], "tiny");
     let table = said(&world, &["status"]);
     let mut lines = table.lines();
     let heading = lines.next().expect("a heading");
@@ -115,7 +115,7 @@ fn an_entry_that_was_written_by_hand_names_its_server_in_every_verb() {
     let changed = json!({"mcpServers": {"web": entry(&world)}});
     write(&world, &changed);
     assert_eq!(servers(&world)[0]["server"], "web");
-    said(&world, &["restart", "tiny.py"]);
+    said(&world, &["restart", "tiny"]);
     let unknown = run(&world, &["restart", "browser"]);
     assert_eq!(unknown.status.code(), Some(66));
 }
@@ -164,7 +164,7 @@ fn setup_names_the_entry_and_the_kept_server_is_found_under_it() {
     let mut client = connect(&["--entry", "browser"]);
     assert_eq!(client.count(), 1);
     assert_eq!(servers(&world)[0]["server"], "browser");
-    assert_eq!(servers(&world)[0]["program"], "python3 tiny.py");
+    assert_eq!(servers(&world)[0]["program"], "tiny");
     // What the daemon logs names it so, too.
     world.log.wait("browser");
     client.pipe.kill();

@@ -112,6 +112,7 @@ fn sessions(began: &[(String, String)]) -> HashSet<&str> {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_server_that_is_killed_and_started_again_is_in_the_same_broker_session() {
     let (_world, _daemon, broker, mut host) = started("");
     let one = [json!({"name": "s", "args": []})];
@@ -152,16 +153,19 @@ fn each_gets_its_own(count: usize) {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn two_that_differ_get_each_its_own_ten_times_over() {
     each_gets_its_own(2);
 }
 
 #[test]
+#[ignore = "needs node"]
 fn eight_that_differ_get_each_its_own_ten_times_over() {
     each_gets_its_own(8);
 }
 
 #[test]
+#[ignore = "needs node"]
 fn eight_identical_ones_begin_afresh_and_never_share_a_token() {
     let (_world, _daemon, broker, mut host) = started("claim_wait_ms = 100");
     let servers = identical(8);
@@ -179,6 +183,7 @@ fn eight_identical_ones_begin_afresh_and_never_share_a_token() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn eight_identical_ones_resume_each_another_one_where_that_is_wanted() {
     let (_world, _daemon, broker, mut host) = started("siblings = \"oldest\"");
     let servers = identical(8);
@@ -196,6 +201,7 @@ fn eight_identical_ones_resume_each_another_one_where_that_is_wanted() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_server_that_is_started_before_its_predecessor_dies_resumes() {
     let (world, _daemon, _broker, mut host) = started("");
     let began = host.all("start", &[json!({"name": "s0", "args": []})]);
@@ -218,6 +224,7 @@ fn a_server_that_is_started_before_its_predecessor_dies_resumes() {
 /// Nothing is handed to the servers but what the SDK passes by default. For that the test has a
 /// /run of its own, in which nobody else is met; and no daemon, which the server starts.
 #[test]
+#[ignore = "needs root"]
 fn the_environment_that_the_sdk_passes_by_default_is_enough() {
     needs_root("for a mount namespace of its own");
     let world = World::within(&BINARIES, Path::new(env!("CARGO_TARGET_TMPDIR")));

@@ -12,9 +12,10 @@
 //!   `front/client.rs`;
 //!   what_is_sent_before_and_while_a_claim_waits_arrives_whole_once_and_in_order. To a command that is
 //!   run as it is: `wrap/other_protocols.rs`, bytes_of_another_protocol_are_passed_on_as_they_are.
-//! - The claim comes before the front clears its dumpable flag: the daemon reads the front's environment
-//!   then, and never again. `front.rs`, `front/lazy.rs`, `front/bundle.rs`, `front/remote.rs`;
-//!   a_session_is_claimed_before_the_front_hides_what_it_was_started_with.
+//! - A front is dumpable until its claim has an answer, and again during each later claim: the daemon reads
+//!   the front's environment then. `memory.rs`, `server/keeper_connector.rs` (`claiming`);
+//!   a_session_is_claimed_before_the_front_hides_what_it_was_started_with, and, as a user who is not root,
+//!   `wrap/slow.rs`, no_server_is_started_beside_the_kept_one_while_the_daemon_hangs.
 //! - The claim comes before the question for the keeper, and a second claim after it if there is none: the
 //!   keeper may have ended in between, and only a claim carries losses. `server/keeper_connector.rs` (`find`);
 //!   a_keeper_that_ends_between_the_claim_and_the_question_for_it_is_told.

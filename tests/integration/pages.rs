@@ -519,6 +519,7 @@ impl Home {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn those_that_end_do_what_they_are_shown_for() {
     let home = Home::new();
     let _daemon = home.world.daemon();
@@ -641,6 +642,7 @@ fn the_one_that_is_the_daemon_has_its_settings() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn those_that_wrap_speak_mcp() {
     let home = Home::new();
     let _daemon = home.world.daemon();

@@ -5,7 +5,7 @@ use std::fs;
 use mcp_sessiond_tests::{Client, Front, World};
 use serde_json::{Value, json};
 
-use crate::{fixture, world};
+use crate::world;
 
 /// A way to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +31,7 @@ impl Door {
     /// The command line of a server of this temper behind it.
     fn wrapping(self, world: &World, temper: &str) -> Vec<String> {
         let root = world.root().to_str().expect("UTF-8").to_owned();
-        let script = fixture("python/tempers.py");
-        let words = ["python3", "-I", "-S", &script, temper, &root].map(str::to_owned);
+        let words = [world.binaries.tempers, temper, &root].map(str::to_owned);
         let entry =
             json!({"command": words[0], "args": words[1..], "shared": self == Self::Shared});
         let file = json!({"mcpServers": {"t": entry}});

@@ -380,6 +380,7 @@ fn trimmed_daemons(count: usize) -> Vec<(World, Daemon)> {
 /// For every kind of data, the bytes that the daemon counts are at least the memory that it uses.
 /// The limits depend on that.
 #[test]
+#[ignore = "needs a quiet machine"]
 fn what_is_counted_is_what_is_used() {
     /// How many counted bytes are stored before the test compares.
     const ENOUGH: u64 = 2_000_000;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::{fixture, needs_root, world};
 
 #[test]
+#[ignore = "needs root"]
 fn another_user_is_refused_and_logged() {
     needs_root("to become another user");
     let world = world("");
@@ -265,6 +266,7 @@ fn a_script_that_names_its_parent_is_refused_and_told_what_to_say() {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn a_server_that_has_a_shell_name_it_is_the_instance() {
     let world = world("");
     let mut daemon = world.daemon();
@@ -318,12 +320,14 @@ fn an_instance_without_a_host_goes_on_without_resuming() {
 /// Who had a lease is dead, and its pid and its start time are another process's: of another host,
 /// and with that no business with the session.
 #[test]
+#[ignore = "needs root"]
 fn a_pid_and_start_time_that_are_had_again_get_nothing() {
     those_had_again_get_nothing(false, 10);
 }
 
 /// The same, while there is no daemon to see the one go and the other come.
 #[test]
+#[ignore = "needs root"]
 fn a_pid_and_start_time_that_are_had_again_while_the_daemon_is_dead_get_nothing() {
     those_had_again_get_nothing(true, 5);
 }

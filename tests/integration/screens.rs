@@ -138,21 +138,25 @@ fn every_command(columns: usize, variables: &[(&str, &str)]) {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn at_80_columns() {
     every_command(80, &[]);
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn at_80_columns_without_colours() {
     every_command(80, &[("NO_COLOR", "1")]);
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn at_120_columns() {
     every_command(120, &[]);
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn at_120_columns_without_colours() {
     every_command(120, &[("NO_COLOR", "1")]);
 }

@@ -281,6 +281,7 @@ fn what_can_t_be_edited_safely_is_refused_and_stays_as_it_is() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn nothing_is_lost_when_the_disk_is_full() {
     let world = world("");
     let directory = home(&world).join(".cursor");

@@ -11,14 +11,14 @@ use std::fs;
 use mcp_sessiond_tests::{Client, Front, Pipe as _, World, until};
 use serde_json::{Value, json};
 
-use crate::{fixture, world};
+use crate::world;
 
 /// The entry of a server that many hosts can use at once.
 pub(crate) fn entry(world: &World) -> Value {
     let handshakes = world.root().join("handshakes");
     json!({
-        "command": "python3",
-        "args": ["-I", "-S", fixture("python/shared_server.py"), world.root()],
+        "command": world.binaries.crowd,
+        "args": [world.root()],
         "env": {"SHARED_HANDSHAKES": handshakes},
         "shared": true,
     })
@@ -35,7 +35,7 @@ pub(crate) fn write_down(world: &World, servers: &Value) {
     fs::rename(path.with_extension("new"), path).expect("a file");
 }
 
-/// A file that tells the server something: see shared_server.py.
+/// A file that tells the server something: see `crowd`.
 fn mark(world: &World, name: &str) -> std::path::PathBuf {
     let path = world.root().join(name);
     fs::write(&path, "").expect("a file");

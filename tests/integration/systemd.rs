@@ -53,6 +53,7 @@ fn keeping(lines: &str) -> (Machine, Host, StoredInstance) {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn the_first_connection_starts_the_daemon() {
     let machine = Machine::installed("");
     assert_eq!(machine.property(SOCKET, "ActiveState"), "active");
@@ -66,6 +67,7 @@ fn the_first_connection_starts_the_daemon() {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn a_restart_keeps_leases_and_tokens() {
     let (machine, _host, mut kept) = keeping("");
     let former = machine.world.daemon_pid();
@@ -87,6 +89,7 @@ fn a_restart_keeps_leases_and_tokens() {
 
 /// A server that is kept does not notice any of it, nor does the call that it is busy with.
 #[test]
+#[ignore = "needs systemd"]
 fn a_restart_is_not_noticed_by_a_server_that_is_kept() {
     let machine = Machine::installed("");
     let world = &machine.world;
@@ -111,6 +114,7 @@ fn a_restart_is_not_noticed_by_a_server_that_is_kept() {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn killed_again_and_again_it_comes_back() {
     let (machine, _host, mut kept) = keeping("");
     // More often than any start limit of systemd's allows by default.
@@ -122,6 +126,7 @@ fn killed_again_and_again_it_comes_back() {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn a_daemon_that_hangs_is_replaced() {
     let (machine, _host, mut kept) = keeping("WatchdogSec=2");
     let fed = || machine.property(SERVICE, "WatchdogTimestampMonotonic");
@@ -140,6 +145,7 @@ fn a_daemon_that_hangs_is_replaced() {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn reload_says_what_has_changed() {
     let machine = Machine::installed("");
     machine.about();
@@ -160,6 +166,7 @@ fn reload_says_what_has_changed() {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn the_socket_takes_over_from_a_daemon_that_has_bound_its_own() {
     let machine = Machine::new();
     let mut daemon = machine.world.daemon();
@@ -191,6 +198,7 @@ fn the_socket_takes_over_from_a_daemon_that_has_bound_its_own() {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn a_replaced_directory_gets_a_new_daemon() {
     let (machine, _host, mut kept) = keeping("");
     let former = machine.world.daemon_pid();
@@ -219,6 +227,7 @@ fn a_replaced_directory_gets_a_new_daemon() {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn a_daemon_by_hand_leaves_the_socket_to_systemd() {
     let machine = Machine::installed("");
     let refused = machine.sessiond(&["run"]);
@@ -232,6 +241,7 @@ fn a_daemon_by_hand_leaves_the_socket_to_systemd() {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn a_wrong_configuration_fails_fast_and_heals() {
     let machine = Machine::installed("");
     machine.world.configure("nonsense = 1");

@@ -172,6 +172,7 @@ fn what_can_not_be_trusted_is_deleted_and_never_offered() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_file_of_another_user_is_not_trusted() {
     needs_root("to give a file away");
     let world = world("");
@@ -252,6 +253,7 @@ fn a_token_directory_that_others_may_enter_is_not_used() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn on_a_full_disk_the_former_token_stays() {
     needs_root("to mount a small file system");
     let world = world("");
@@ -304,6 +306,7 @@ fn where_the_files_cannot_be_used_for_a_while_the_former_token_stays() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn on_a_disk_that_is_full_for_the_ledger_too_nothing_acknowledged_is_lost() {
     needs_root("to mount a small file system");
     let world = world("");

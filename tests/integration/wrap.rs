@@ -38,20 +38,32 @@ mod without;
 
 use mcp_sessiond_tests::{Backend, Client, Daemon, Front, NodeHost, Raw, World};
 
-use crate::{fixture, world};
+use crate::world;
 
 /// A server that does what tests ask of it. The last word tells whose processes these are.
 pub(crate) fn counter(world: &World) -> Vec<String> {
-    vec!["node".into(), fixture("node/counter.mjs"), root(world)]
+    counter_with(world, &[])
+}
+
+/// The same with these options.
+fn counter_with(world: &World, options: &[&str]) -> Vec<String> {
+    let words = [&[world.binaries.counter], options].concat();
+    let words = words.into_iter().map(str::to_owned);
+    words.chain([root(world)]).collect()
 }
 
 /// A server that counts, as small as can be.
 pub(crate) fn tiny(world: &World) -> Vec<String> {
-    ["python3", "-I", "-S"]
-        .map(String::from)
-        .into_iter()
-        .chain([fixture("python/tiny.py"), root(world)])
-        .collect()
+    vec![world.binaries.tiny.into(), root(world)]
+}
+
+/// Those of them that run in a world.
+pub(crate) fn servers(world: &World) -> Vec<u32> {
+    let is_server = |pid: &u32| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name == "tiny\n")
+    };
+    world.processes().into_iter().filter(is_server).collect()
 }
 
 fn root(world: &World) -> String {
@@ -108,17 +120,6 @@ pub(crate) fn keeping(settings: &str) -> World {
         "claim_wait_ms = 5000\n[backends]\n{}\n",
         lines.join("\n")
     ))
-}
-
-/// A server that behaves oddly where it is asked to, with these options.
-fn odd(world: &World, options: &[&str]) -> Vec<String> {
-    let words = ["python3", "-I", "-S"].map(String::from).into_iter();
-    let script = [fixture("python/odd.py")].into_iter();
-    words
-        .chain(script)
-        .chain(options.iter().map(|word| (*word).to_owned()))
-        .chain([root(world)])
-        .collect()
 }
 
 /// The host closes its end, and the front is gone.

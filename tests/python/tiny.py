@@ -9,13 +9,14 @@ import sys
 
 TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("increment", "get", "parent")]
 TOOLS.append({"name": "echo", "inputSchema": {"type": "object", "properties": {"message": {"type": "string"}}}})
+STEP = 1
 count = 0
 
 
 def call(name, arguments):
     global count
     if name == "increment":
-        count += arguments.get("by", 1)
+        count += arguments.get("by", STEP)
     return {"parent": os.getppid(), "echo": arguments.get("message")}.get(name, count)
 
 

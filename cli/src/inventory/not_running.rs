@@ -85,7 +85,8 @@ pub(super) async fn read(
         let owner = hosts.iter().find(|one| one.pid == host && host != 0);
         let host_name = owner.map(host_title_of);
         let of_host = host_name.as_deref().and_then(Host::titled);
-        if let Some(server) = server_of(front, of_host, names) {
+        let named = of_host.map(|of_host| (of_host, host));
+        if let Some(server) = server_of(front, named, names) {
             found.push(NotRunning {
                 server,
                 session,
@@ -100,7 +101,7 @@ pub(super) async fn read(
 
 /// What the user calls the one server of this process, if it is a front that has one on this
 /// machine.
-fn server_of(front: u32, host: Option<Host>, names: &mut EntryNames) -> Option<String> {
+fn server_of(front: u32, host: Option<(Host, u32)>, names: &mut EntryNames) -> Option<String> {
     let front = PinnedProcess::open(front).ok()?;
     let arguments = process::arguments_of(&front).ok().flatten()?;
     let words: Vec<String> = arguments
@@ -111,8 +112,12 @@ fn server_of(front: u32, host: Option<Host>, names: &mut EntryNames) -> Option<S
     if let Some(label) = label {
         return Some(label.to_owned());
     }
-    let directory = process::directory_of(&front).ok();
-    let named = host.and_then(|host| names.of(host, command, directory.as_deref()));
+    let named = host.and_then(|(host, pid)| {
+        // A front tells nobody its own, unless that asks as root.
+        let hosts = || process::directory_of(&PinnedProcess::open(pid).ok()?).ok();
+        let directory = process::directory_of(&front).ok().or_else(hosts);
+        names.of(host, command, directory.as_deref())
+    });
     let (program, rest) = command.split_first()?;
     let rest: Vec<OsString> = rest.iter().map(OsString::from).collect();
     Some(named.unwrap_or_else(|| display_name::of(program.as_ref(), &rest)))

@@ -40,6 +40,10 @@ pub struct BackendStatus {
     pub version: String,
     /// The server's display name, as the keeper has registered with.
     pub program: String,
+    /// The directory that the keeper and its servers run in; absent where it is not known, or no
+    /// UTF-8. Nobody else can ask the kernel for it, as a keeper is not dumpable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
     /// The pid of the session's host; absent where it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<u32>,

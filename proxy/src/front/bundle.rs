@@ -257,7 +257,7 @@ fn serve_host(
             (Some(why.to_string()), None)
         }
     };
-    // Not before the session was claimed: the daemon reads our environment then, and never again.
+    // Messages are carried from here on.
     forbid_core_dumps();
     let stderr = Stderr::new()?;
     let named = NamedStderr::of_one(stderr.clone());

@@ -92,7 +92,7 @@ async fn serve_host(begun: FrontSetup<'_>, connector: &mut KeeperConnector) -> I
         Ok(pipe) => pipe,
         Err(failure) => return Ok(Err(failed.unwrap_or(NoBackend::Passing(failure.message)))),
     };
-    // Not before the session was claimed: the daemon reads our environment then, and never again.
+    // Messages are carried from here on.
     forbid_core_dumps();
     let (loss, outcome) = (connector.carried_loss(&claimed), claimed.outcome);
     let named = NamedStderr::of_one(stderr);

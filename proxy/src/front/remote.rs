@@ -110,7 +110,7 @@ fn serve_host(
             (None, None, None)
         }
     };
-    // Not before the session was claimed: the daemon reads our environment then, and never again.
+    // Messages are carried from here on.
     forbid_core_dumps();
     let leaving = front.leaver.leave().subscribe();
     let store = ResumeStore::new(options, lease.as_ref(), shown, stderr, leaving);

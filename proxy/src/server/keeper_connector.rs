@@ -38,6 +38,7 @@ use crate::front_settings::{FrontSettings, Tell};
 use crate::keeper::dial::{DialError, Dialled, dial_waiting};
 use crate::keeper::launch::{BackendOf, Launch, Report, Starting};
 use crate::keeper::silence::{Silence, stalled_sentence};
+use crate::memory::Dumpable;
 use crate::notices::{CarriedLoss, ConfirmLoss, print};
 use crate::program::Program;
 use crate::signals::GivenMask;
@@ -67,8 +68,9 @@ pub struct KeeperConnector {
     lease: Arc<Mutex<Option<LeaseRef>>>,
     /// The keeper that was asked last, in vain so far.
     silence: Option<Silence>,
-    /// A claim was begun whose answer is not known.
-    is_claiming: bool,
+    /// A claim was begun whose answer is not known, so the daemon may still read what this process was
+    /// started with: at its first claim, and where it has lost its records.
+    claiming: Option<Dumpable>,
     /// A claim without an answer was repeated, and had none either so far.
     is_repeated: bool,
     /// Another connector has claimed the session, and gives it up.
@@ -138,7 +140,7 @@ impl KeeperConnector {
             began: Instant::now(),
             lease,
             silence: None,
-            is_claiming: false,
+            claiming: None,
             is_repeated: false,
             is_member: false,
             starting: None,
@@ -247,10 +249,10 @@ impl KeeperConnector {
             closed: self.closed,
             ..claim
         };
-        self.is_claiming = true;
+        self.claiming.get_or_insert_with(Dumpable::begin);
         let claimed = timeout_at(until.into(), self.control.claim(claim)).await;
         let claimed = claimed.map_err(late)?;
-        self.is_claiming = false;
+        self.claiming = None;
         let claimed = claimed.map_err(Self::no_session)?;
         let lease = LeaseRef {
             session: claimed.session.clone(),
@@ -291,12 +293,6 @@ impl KeeperConnector {
         if !std::mem::replace(&mut self.has_told_of_name, true) {
             print(what);
         }
-    }
-
-    /// Whether the session was ever claimed: only at its first claim does the daemon read what this
-    /// process was started with.
-    pub(crate) fn has_claimed(&self) -> bool {
-        self.has_claimed
     }
 
     /// What is claimed after the first time: what is lost from then on is not to be lost twice, what is
@@ -757,7 +753,7 @@ impl Connector for KeeperConnector {
             if self.is_member {
                 return;
             }
-            if self.is_claiming {
+            if self.claiming.is_some() {
                 // The lease may have been granted: another claim of this process says which it is.
                 drop(self.claim_by(self.next_claim(), until).await);
                 self.control.hang_up();

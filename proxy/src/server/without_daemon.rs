@@ -82,7 +82,7 @@ pub(crate) fn decide_list(directory: &Path, why: &NoBackend, is_repeated: bool) 
             .map(|(options, _)| options);
         options.is_some_and(|options| {
             value_of(&options, "--backend").is_some() && value_of(&options, "--service").is_none()
-        }) && may_be_ours(directory, *keeper)
+        }) && may_be_ours(directory, *keeper, None)
     };
     match keepers(directory).find(is_member) {
         Some(keeper) => WithoutKeeper::Wait(kept_sentence(directory, keeper)),
@@ -201,24 +201,27 @@ fn fits(directory: &Path, keeper: KeeperName, program: &Program, home: Option<&P
         && command
             .iter()
             .all(|word| words.next().is_some_and(|own| own.as_bytes() == word));
-    let here = home
-        .map(Path::to_owned)
-        .or_else(|| std::env::current_dir().ok());
     let is_services = value_of(&options, "--service").is_some();
-    if !same_program || is_services || process::directory_of(&process).ok() != here {
-        return false;
-    }
-    may_be_ours(directory, keeper)
+    let here = home.map(Path::to_owned);
+    let here = here.or_else(|| std::env::current_dir().ok());
+    same_program && !is_services && may_be_ours(directory, keeper, here.as_deref())
 }
 
-/// Whether a keeper's server belongs to a host of this process's.
-fn may_be_ours(directory: &Path, keeper: KeeperName) -> bool {
+/// Whether a keeper's server belongs to a host of this process's, and runs in this directory, where one
+/// is given.
+fn may_be_ours(directory: &Path, keeper: KeeperName, here: Option<&Path>) -> bool {
     let socket = paths::keeper_socket(directory, keeper);
     match dial_for(&socket, &KeeperRequest::Status {}, STATUS_WAIT) {
         Ok(Dialled {
             reply: KeeperReply::Status(status),
             ..
-        }) => status.host.is_some_and(is_above),
+        }) => {
+            let is_here = match (&status.directory, here) {
+                (Some(theirs), Some(here)) => Path::new(theirs) == here,
+                _ => true,
+            };
+            is_here && status.host.is_some_and(is_above)
+        }
         // It does not say whose its server is, so it may be this host's.
         _ => true,
     }

@@ -40,6 +40,7 @@ fn ballast(world: &World) -> u64 {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn claims_go_on_for_a_while_then_it_is_said_and_then_got_over() {
     let world = small();
     let directory = world.directory();
@@ -147,6 +148,7 @@ fn claims_go_on_for_a_while_then_it_is_said_and_then_got_over() {
 
 /// The daemon's ballast also makes room for a database that has to be made again.
 #[test]
+#[ignore = "needs root"]
 fn records_that_are_deleted_on_a_full_disk_are_made_again() {
     let world = small();
     let directory = world.directory();
@@ -170,6 +172,7 @@ fn records_that_are_deleted_on_a_full_disk_are_made_again() {
 /// One that is started on demand has its log on the same disk. It starts there before there is
 /// anything, too.
 #[test]
+#[ignore = "needs root"]
 fn a_daemon_that_is_started_on_demand_on_a_full_disk() {
     let world = small();
     let directory = world.directory();
@@ -199,6 +202,7 @@ fn a_daemon_that_is_started_on_demand_on_a_full_disk() {
 
 /// What is set aside is enough for the next daemon to start, too.
 #[test]
+#[ignore = "needs root"]
 fn a_daemon_that_is_killed_on_a_full_disk_is_followed_by_another() {
     let world = small();
     let directory = world.directory();
@@ -227,6 +231,7 @@ fn a_daemon_that_is_killed_on_a_full_disk_is_followed_by_another() {
 
 /// Not even an empty database fits: the daemon starts, says so, and goes on when there is room.
 #[test]
+#[ignore = "needs root"]
 fn a_first_start_on_a_full_disk() {
     let world = small();
     let directory = world.directory();

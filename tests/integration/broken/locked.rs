@@ -43,6 +43,7 @@ fn said(world: &World) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn what_waits_for_another_program_is_not_refused() {
     let (world, _daemon, mut peer) = with_session();
     // It works in a transaction, works outside of it, and begins again, until its input ends.
@@ -63,6 +64,7 @@ fn what_waits_for_another_program_is_not_refused() {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn what_may_be_done_later_is_not_told_as_refused_and_is_done_once() {
     let (world, _daemon, mut peer) = with_session();
     let curious = Curious::runs(&world.directory().join("contents.db"), "sys.stdin.read()");
@@ -85,6 +87,7 @@ fn what_may_be_done_later_is_not_told_as_refused_and_is_done_once() {
 /// Where there is a redo log, a change is kept there, for some time.
 #[test]
 #[cfg(target_os = "linux")]
+#[ignore = "needs python3"]
 fn what_another_program_holds_up_is_kept_in_the_redo_log_and_then_not_known() {
     let (world, mut daemon, mut peer) = begun(World::within(&BINARIES, Path::new("/dev/shm")));
     let database = world.directory().join("contents.db");

@@ -62,6 +62,7 @@ fn on_demand(world: &World) {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn a_loop_does_not_fill_the_log() {
     let world = world("idle_exit_ms = 600000\n");
     on_demand(&world);
@@ -109,6 +110,7 @@ fn a_loop_does_not_fill_the_log() {
 }
 
 #[test]
+#[ignore = "needs kill"]
 fn the_log_of_a_daemon_that_runs_is_put_aside_when_it_is_full() {
     let world = world("idle_exit_ms = 600000\n");
     on_demand(&world);

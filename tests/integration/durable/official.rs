@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::{BINARIES, example, fixture, world};
 
 #[test]
+#[ignore = "needs node"]
 fn the_official_client_that_begins_with_the_newest_mcp_falls_back_to_a_session() {
     let world = world("");
     let _daemon = world.daemon();
@@ -26,6 +27,7 @@ fn the_official_client_that_begins_with_the_newest_mcp_falls_back_to_a_session()
 
 /// The example, by the command that its page names.
 #[test]
+#[ignore = "needs curl"]
 fn the_example_counts_on_after_a_kill() {
     let lines = "visit 1\nvisit 2\nkilled in the middle of a call\nvisit 3\nthe outcome of this call is unknown\n";
     assert_eq!(

@@ -57,6 +57,7 @@ fn of_a_host_with_several_clients() {
 }
 
 #[test]
+#[ignore = "needs perl"]
 fn of_a_process_that_has_rewritten_its_command_line() {
     let world = world("");
     let _daemon = world.daemon();
@@ -80,6 +81,7 @@ fn of_a_second_daemon() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn of_a_directory_of_another_user() {
     needs_root("to give a directory away");
     let world = world("");
@@ -136,6 +138,7 @@ fn of_a_server_that_does_not_start() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn of_a_daemon_in_another_pid_namespace() {
     needs_root("for a pid namespace");
     let world = world("");

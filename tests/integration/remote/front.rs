@@ -36,6 +36,7 @@ fn begin_steps(client: &mut Client<Front>, gate: &str) -> u64 {
 const CUT: &str = "[{ executable = \"*\", resume = \"cut\" }]";
 
 #[test]
+#[ignore = "needs node"]
 fn a_used_session_of_an_unknown_host_ends_with_its_connection() {
     let world = world("").with_hosts("[]");
     let _daemon = world.daemon();
@@ -50,6 +51,7 @@ fn a_used_session_of_an_unknown_host_ends_with_its_connection() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_close_ends_the_session_and_a_cut_does_not() {
     let world = world("").with_hosts(CUT);
     let mut daemon = world.daemon();
@@ -76,6 +78,7 @@ fn a_close_ends_the_session_and_a_cut_does_not() {
 
 /// There is no keeper that waits for the host: the daemon has the time of the close, and of the start.
 #[test]
+#[ignore = "needs node"]
 fn a_host_that_names_the_conversation_has_its_session_again_only_if_it_reconnects_at_once() {
     for (again, next) in [(1, "1"), (60_000, "2")] {
         let world = world(&format!("[backends]\nclosed_again_ms = {again}\n"))
@@ -94,6 +97,7 @@ fn a_host_that_names_the_conversation_has_its_session_again_only_if_it_reconnect
 
 /// Its host has begun no conversation that the signal could close.
 #[test]
+#[ignore = "needs node"]
 fn a_signal_to_a_front_that_was_only_probed_closes_nothing() {
     for is_listed in [false, true] {
         let world = world("").with_hosts(CUT);
@@ -119,6 +123,7 @@ fn a_signal_to_a_front_that_was_only_probed_closes_nothing() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_killed_front_leaves_the_session_and_its_call_is_taken_up() {
     let world = world("");
     let _daemon = world.daemon();
@@ -158,6 +163,7 @@ fn a_killed_front_leaves_the_session_and_its_call_is_taken_up() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_call_that_can_not_be_resumed_is_told_and_the_session_stays() {
     let world = world("");
     let _daemon = world.daemon();
@@ -177,6 +183,7 @@ fn a_call_that_can_not_be_resumed_is_told_and_the_session_stays() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_server_that_was_deployed_anew_gets_another_session_and_the_user_is_told() {
     let world = world("");
     let _daemon = world.daemon();
@@ -218,6 +225,7 @@ fn a_server_that_was_deployed_anew_gets_another_session_and_the_user_is_told() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_killed_daemon_is_not_noticed() {
     let world = world("");
     let mut daemon = world.daemon();
@@ -242,6 +250,7 @@ fn a_killed_daemon_is_not_noticed() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn without_a_daemon_calls_go_on_and_nothing_is_kept() {
     let world = world("");
     let server = express(&world, &["events"]);
@@ -268,6 +277,7 @@ fn without_a_daemon_calls_go_on_and_nothing_is_kept() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn each_message_of_a_batch_is_answered_once_and_what_is_none_is_refused() {
     let world = world("");
     let _daemon = world.daemon();
@@ -304,6 +314,7 @@ fn each_message_of_a_batch_is_answered_once_and_what_is_none_is_refused() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn two_fronts_of_a_host_at_once_have_a_session_each() {
     let world = world("claim_wait_ms = 100");
     let _daemon = world.daemon();
@@ -335,6 +346,7 @@ fn at_name(guarded: &Guarded) -> Client<Front> {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn with_another_login_a_session_is_begun_anew_and_never_resumed() {
     let guarded = Guarded::new();
     let _daemon = guarded.world.daemon();
@@ -395,6 +407,7 @@ fn with_another_login_a_session_is_begun_anew_and_never_resumed() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn with_another_header_a_session_is_begun_anew_and_never_resumed() {
     let world = world("");
     let _daemon = world.daemon();
@@ -429,6 +442,7 @@ fn with_another_header_a_session_is_begun_anew_and_never_resumed() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn one_of_several_servers_keeps_its_session_too() {
     let world = world("");
     let _daemon = world.daemon();
@@ -452,6 +466,7 @@ fn one_of_several_servers_keeps_its_session_too() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn the_official_client_finds_its_session_again() {
     let world = world("");
     let _daemon = world.daemon();

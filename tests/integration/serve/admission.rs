@@ -86,6 +86,7 @@ fn other_hosts_and_origins_are_refused() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn another_user_is_refused_on_loopback_also_where_it_hangs_up_at_once() {
     needs_root("for another user");
     let (world, _daemon, serve) = serving("", tiny);
@@ -201,6 +202,7 @@ fn beyond_loopback_every_caller_needs_the_token_which_is_in_no_log() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn another_user_with_the_token_may_come() {
     needs_root("for another user");
     let world = world("");
@@ -445,6 +447,7 @@ fn counted(serve: &Serve, name: &str, count: u64) -> String {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_client_may_speak_http_2() {
     let (world, _daemon, serve) = serving("", tiny);
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {

@@ -78,6 +78,7 @@ fn sessions_sent(page: &Page) -> Vec<Value> {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_page_keeps_its_call_through_reloads_and_kills() {
     let (_world, page) = keeps_its_call(&[], &json!({}));
     let connected = page.said("connected");
@@ -90,6 +91,7 @@ fn a_page_keeps_its_call_through_reloads_and_kills() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn with_a_cookie_it_needs_no_header() {
     let (_world, page) = keeps_its_call(&["--cookie"], &json!({"cookie": 1}));
     let sent = sessions_sent(&page);
@@ -105,6 +107,7 @@ fn with_a_cookie_it_needs_no_header() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_forged_cookie_gets_a_new_session() {
     let world = crate::world("");
     let _daemon = world.daemon();

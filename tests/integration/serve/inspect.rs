@@ -491,6 +491,7 @@ fn with_a_token_the_page_is_there_without_it_and_the_sessions_are_not() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_server_behind_a_url_is_begun_anew() {
     let world = world("");
     let _daemon = world.daemon();
@@ -526,6 +527,7 @@ fn a_server_behind_a_url_is_begun_anew() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn the_server_of_requests_without_a_session_is_shown_restarted_and_ended() {
     let (_world, _daemon, serve) =
         inspected(&[], |_| vec!["node".into(), fixture("node/eras.mjs")]);

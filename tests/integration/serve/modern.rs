@@ -81,6 +81,7 @@ fn progress(nth: usize) -> String {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn the_server_survives_every_kill_and_needs_no_session() {
     let world = world("");
     let mut daemon = world.daemon();
@@ -446,6 +447,7 @@ fn a_log_message_reaches_the_only_client_that_it_can_be_for() {
 /// Its answers are those of the SDK's own HTTP, and a kill of `serve` loses nothing but what is
 /// under way.
 #[test]
+#[ignore = "needs node"]
 fn a_server_that_speaks_http_gets_the_requests_as_they_came() {
     let world = world("http.hold_ms = 500");
     let _daemon = world.daemon();

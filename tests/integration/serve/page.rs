@@ -60,6 +60,7 @@ fn fact(page: &mut Page, name: &str) -> String {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn its_client_keeps_a_call_through_reloads_and_a_kill() {
     let (world, _daemon, mut serve, mut page) = shown(&[]);
     let session = connect(&mut page);
@@ -116,6 +117,7 @@ fn its_client_keeps_a_call_through_reloads_and_a_kill() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn it_shows_a_session_restarts_its_server_and_ends_it() {
     let (world, _daemon, _serve, mut page) = shown(&[]);
     let session = connect(&mut page);
@@ -176,6 +178,7 @@ fn it_shows_a_session_restarts_its_server_and_ends_it() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_call_that_serve_refuses_while_the_daemon_is_away_is_shown_as_refused() {
     let (_world, mut daemon, _serve, mut page) = shown(&[]);
     connect(&mut page);
@@ -189,6 +192,7 @@ fn a_call_that_serve_refuses_while_the_daemon_is_away_is_shown_as_refused() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn it_asks_for_the_token() {
     let (world, _daemon, _serve, mut page) = shown(&["--token"]);
     page.wait("#notice:has-text('demands')", 1);
@@ -209,6 +213,7 @@ fn it_asks_for_the_token() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn its_client_goes_on_with_the_session_of_another_and_takes_nothing_from_it() {
     let (world, _daemon, serve, mut page) = shown(&[]);
     let mut client = serve.connected("2025-06-18");

@@ -69,6 +69,7 @@ fn outcome(answer: &Value) -> &Value {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn calls_notifications_and_questions_pass() {
     for options in [&[][..], &["events"], &["json"]] {
         let (world, _daemon, server, serve) = behind("", options);
@@ -108,6 +109,7 @@ fn calls_notifications_and_questions_pass() {
 
 /// The server counts its requests from 0 after each start.
 #[test]
+#[ignore = "needs node"]
 fn an_answer_to_a_server_that_was_killed_reaches_no_other() {
     let (_world, _daemon, mut server, serve) = behind("", &[]);
     let mut client = serve.connected("2025-11-25");
@@ -139,6 +141,7 @@ fn an_answer_to_a_server_that_was_killed_reaches_no_other() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_server_that_is_killed_in_the_middle_of_a_call_has_it_answered_and_knows_the_session_again() {
     for options in [&[][..], &["events"], &["json"]] {
         let (world, _daemon, mut server, serve) = behind("", options);
@@ -169,6 +172,7 @@ fn a_server_that_is_killed_in_the_middle_of_a_call_has_it_answered_and_knows_the
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_server_that_has_forgotten_its_sessions_is_told_them_again_and_no_call_fails() {
     let (world, _daemon, mut server, serve) = behind("http.hold_ms = 30000", &[]);
     let mut clients: Vec<HttpClient> = (0..3).map(|_| serve.connected("2025-06-18")).collect();
@@ -198,6 +202,7 @@ fn a_server_that_has_forgotten_its_sessions_is_told_them_again_and_no_call_fails
 }
 
 #[test]
+#[ignore = "needs node"]
 fn the_official_client_keeps_its_session_when_its_server_is_killed() {
     let (world, _daemon, mut server, serve) = behind("http.retry_ms = 50", &[]);
     let mut host = world.node_host();
@@ -326,37 +331,44 @@ fn both_are_killed(program: &[String], options: &[&str]) {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn behind_express_on_the_official_sdk_serve_is_killed_and_the_rest_is_had() {
     the_rest_is_had(&express(), &["events"], |_| ());
 }
 
 #[test]
+#[ignore = "needs node"]
 fn behind_express_without_events_serve_is_killed_and_the_outcome_is_unknown() {
     the_outcome_is_unknown(&express());
 }
 
 #[test]
+#[ignore = "needs node"]
 fn behind_express_both_are_killed() {
     both_are_killed(&express(), &[]);
     both_are_killed(&express(), &["events"]);
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn behind_fastmcp_serve_is_killed_and_the_rest_is_had() {
     the_rest_is_had(&fastmcp(), &["events"], |_| ());
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn behind_fastmcp_without_events_serve_is_killed_and_the_outcome_is_unknown() {
     the_outcome_is_unknown(&fastmcp());
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn fastmcp_is_killed_and_its_session_is_restored() {
     the_session_is_restored(&fastmcp(), &["events"]);
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn behind_fastmcp_both_are_killed() {
     both_are_killed(&fastmcp(), &["events"]);
 }
@@ -378,6 +390,7 @@ fn behind_rmcp_both_are_killed() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn what_belongs_to_no_call_is_heard_after_a_kill_of_serve() {
     let (world, _daemon, _server, mut serve) = behind("", &["events"]);
     let mut client = serve.connected("2025-11-25");
@@ -404,6 +417,7 @@ fn what_belongs_to_no_call_is_heard_after_a_kill_of_serve() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn what_cannot_be_served_is_refused_with_its_reason() {
     let world = world("http.hold_ms = 200");
     let _daemon = world.daemon();
@@ -443,6 +457,7 @@ fn what_cannot_be_served_is_refused_with_its_reason() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn status_says_where_the_server_is_and_how_many_sessions_it_has() {
     let world = world("");
     let _daemon = world.daemon();

@@ -21,6 +21,7 @@ fn variables(pid: u32) -> BTreeSet<String> {
 
 #[test]
 #[cfg(target_os = "linux")]
+#[ignore = "needs root"]
 fn no_variable_of_a_host_reaches_it_nor_its_directory() {
     let world = sharing();
     let _daemon = world.daemon();

@@ -11,6 +11,7 @@ use super::{StoredInstance, keeping};
 use crate::{BINARIES, fixture};
 
 #[test]
+#[ignore = "needs systemd"]
 fn installed_again_it_says_what_has_changed() {
     let (machine, _host, mut kept) = keeping("");
     let former = machine.world.daemon_pid();
@@ -43,6 +44,7 @@ fn installed_again_it_says_what_has_changed() {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn uninstall_leaves_nothing_but_the_sessions() {
     let machine = Machine::new();
     let said = machine.install();
@@ -74,6 +76,7 @@ fn uninstall_leaves_nothing_but_the_sessions() {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn print_touches_nothing_and_no_start_starts_nothing() {
     let machine = Machine::new();
     let shown = succeeded(&machine.sessiond(&["install", "--dry-run"]));
@@ -88,6 +91,7 @@ fn print_touches_nothing_and_no_start_starts_nothing() {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn a_unit_that_something_else_manages_is_left_alone() {
     let machine = Machine::new();
     create_dir_all(units(&machine.world)).expect("a directory");
@@ -100,6 +104,7 @@ fn a_unit_that_something_else_manages_is_left_alone() {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn without_a_user_manager_install_refuses() {
     let world = World::new(&BINARIES);
     let mut command = world.sessiond(&["install"]);
@@ -118,6 +123,7 @@ fn without_a_user_manager_install_refuses() {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn the_units_are_valid_as_they_stand_and_as_installed() {
     let machine = Machine::installed("");
     // As they stand they are for what `cargo install` made.

@@ -30,6 +30,7 @@ fn on_machine(world: &World, script: &str) -> String {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn the_log_of_the_service_is_in_the_journal() {
     let world = World::new(&BINARIES);
     let said = on_machine(

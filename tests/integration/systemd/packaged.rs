@@ -25,6 +25,7 @@ fn on_machine(world: &World, script: &str) -> String {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn clients_start_the_daemon_by_the_units_of_a_package() {
     let world = World::new(&BINARIES);
     let said = on_machine(
@@ -41,6 +42,7 @@ managed is-active mcp-sessiond.service
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn units_that_are_masked_start_nothing() {
     let world = World::new(&BINARIES);
     let said = on_machine(
@@ -57,6 +59,7 @@ managed is-active mcp-sessiond.service || true
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn install_enables_the_units_of_a_package_and_writes_none() {
     let world = World::new(&BINARIES);
     let said = on_machine(

@@ -67,6 +67,7 @@ fn log(machine: &Machine) {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn a_call_goes_on_when_serve_is_killed_and_uninstall_leaves_nothing() {
     let machine = Machine::new();
     let world = &machine.world;
@@ -144,6 +145,7 @@ fn a_call_goes_on_when_serve_is_killed_and_uninstall_leaves_nothing() {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn it_is_not_started_again_and_again_while_another_process_serves_the_name() {
     let machine = Machine::new();
     let world = &machine.world;
@@ -172,6 +174,7 @@ fn it_is_not_started_again_and_again_while_another_process_serves_the_name() {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn it_waits_for_a_daemon() {
     let machine = Machine::new();
     let world = &machine.world;
@@ -203,6 +206,7 @@ fn it_waits_for_a_daemon() {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn print_and_no_start_install_nothing_that_runs() {
     let machine = Machine::new();
     let server = tiny(&machine.world);

@@ -23,6 +23,7 @@ fn status(machine: &Machine) -> Value {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn it_is_told_from_before_it_is_installed_until_it_is_gone() {
     let machine = Machine::new();
     let (text, code, _) = said(&machine, &[]);
@@ -82,6 +83,7 @@ fn it_is_told_from_before_it_is_installed_until_it_is_gone() {
 }
 
 #[test]
+#[ignore = "needs systemd"]
 fn another_version_and_one_that_is_gone_are_told_of() {
     let machine = Machine::installed("");
     let other = machine.world.root().join("other");

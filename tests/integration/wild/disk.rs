@@ -21,6 +21,7 @@ fn fill(directory: &Path, free: usize) {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn on_a_full_disk_there_is_the_old_file_or_the_new_one() {
     // The host's file is full of history: some of its pages fit, and some don't.
     let wild = Wild::new("cursor", "cursor-one-line.json", USUAL);

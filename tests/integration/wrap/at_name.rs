@@ -87,6 +87,7 @@ fn write_down_keyring(world: &World, name: &str) -> (Command, PathBuf) {
 
 #[test]
 #[cfg(target_os = "linux")]
+#[ignore = "needs dbus-run-session"]
 fn a_secret_of_the_desktop_s_store_is_looked_up_and_one_that_is_not_there_is_named() {
     let world = world("");
     // A Secret Service on a bus of its own, as there is one in each desktop's session.
@@ -136,6 +137,7 @@ fn a_secret_of_the_desktop_s_store_is_looked_up_and_one_that_is_not_there_is_nam
 
 #[test]
 #[cfg(target_os = "linux")]
+#[ignore = "needs secret-tool"]
 fn a_store_of_secrets_that_is_not_there_is_said_with_a_mend() {
     let world = world("");
     let (mut command, _) = write_down_keyring(&world, "a/me");

@@ -10,6 +10,7 @@ use super::{keeping, root, wrapped};
 use crate::fixture;
 
 #[test]
+#[ignore = "needs node"]
 fn a_page_and_what_was_typed_are_still_there() {
     let world = keeping("");
     let _daemon = world.daemon();
@@ -65,6 +66,7 @@ fn which(program: &str) -> String {
 /// The default profile can be open in one browser at a time: a server that nobody can reach any
 /// more must not keep it.
 #[test]
+#[ignore = "needs node"]
 fn the_next_server_can_open_the_default_profile() {
     let world = crate::world("claim_wait_ms = 50");
     let _daemon = world.daemon();

@@ -104,18 +104,16 @@ fn status_shows_what_is_kept_a_line_each() {
     let server = world.backend().pid();
     let _second = connect(&world, &tiny(&world));
     let host = std::process::id().to_string();
-    let shown = line(&world, "node counter.mjs  ");
-    for word in [&*host, "in use", " 0 ", "MiB"] {
+    let shown = line(&world, "counter  ");
+    for word in [&*host, "in use", " 0 ", "iB"] {
         assert!(shown.contains(word), "{word}: {shown}");
     }
-    line(&world, "python3 tiny.py  ");
+    line(&world, "tiny  ");
 
     first.pipe.kill();
     // A keeper tells nobody of itself unasked.
     until("its host is away", || {
-        line(&world, "node counter.mjs")
-            .contains("waiting")
-            .then_some(())
+        line(&world, "counter").contains("waiting").then_some(())
     });
     let all = status_json(&world);
     assert_eq!(all["daemon"], json!({"answers": true, "why": null}));
@@ -124,7 +122,7 @@ fn status_shows_what_is_kept_a_line_each() {
         .iter()
         .filter_map(|server| server["server"].as_str())
         .collect();
-    assert_eq!(named, ["node counter.mjs", "python3 tiny.py"]);
+    assert_eq!(named, ["counter", "tiny"]);
     assert_eq!(servers[0]["state"], "waiting");
     assert_eq!(servers[0]["host"].to_string(), host);
     assert_eq!(servers[0]["pid"].to_string(), server.to_string());
@@ -155,7 +153,7 @@ fn a_restart_is_noticed_by_nobody_but_whose_call_was_open() {
     assert_eq!(said.code, Some(0), "{}", said.err);
     let fresh = backend.pid();
     assert!(
-        said.out.starts_with("node counter.mjs of ") && said.out.ends_with(&format!("{fresh}\n")),
+        said.out.starts_with("counter of ") && said.out.ends_with(&format!("{fresh}\n")),
         "{}",
         said.out
     );
@@ -174,10 +172,10 @@ fn a_restart_is_noticed_by_nobody_but_whose_call_was_open() {
         .pipe
         .errors
         .wait("mcp-sessiond: the server is restarted by `mcp-sessiond restart`");
-    assert!(line(&world, "node counter.mjs").contains(" 1 "), "restarts");
+    assert!(line(&world, "counter").contains(" 1 "), "restarts");
     let logged = world.log.wait("a server was started again");
     assert!(
-        logged.contains("by hand") && logged.contains("node counter.mjs"),
+        logged.contains("by hand") && logged.contains("counter"),
         "{logged}"
     );
 
@@ -273,7 +271,7 @@ fn stop_says_what_it_did() {
     let said = say(&world, &["stop", "COUNTER"]);
     assert_eq!((said.code, &*said.err), (Some(0), ""));
     assert!(
-        said.out.starts_with("node counter.mjs of ")
+        said.out.starts_with("counter of ")
             && said.out.contains("is stopped; it starts again when "),
         "{}",
         said.out
@@ -281,7 +279,7 @@ fn stop_says_what_it_did() {
     gone(backend.keeper);
     let logged = world.log.wait("a server has ended");
     assert!(
-        logged.contains("`mcp-sessiond stop` has ended it") && logged.contains("node counter.mjs"),
+        logged.contains("`mcp-sessiond stop` has ended it") && logged.contains("counter"),
         "{logged}"
     );
     assert_eq!(client.count(), 1, "the host's next call starts a fresh one");
@@ -314,7 +312,7 @@ fn what_could_be_several_is_none() {
     let mut twins = twins(&world);
     let host = std::process::id().to_string();
     for verb in ["stop", "restart"] {
-        for what in ["tiny", "python3 tiny.py", &host] {
+        for what in ["tiny", "tiny", &host] {
             let said = say(&world, &[verb, what]);
             assert_eq!((said.code, &*said.out), (Some(64), ""), "{verb} {what}");
             for (_, backend) in &twins {
@@ -330,7 +328,7 @@ fn what_could_be_several_is_none() {
             &[verb, &twins[0].1.pid().to_string(), "no-such-server"],
         );
         assert_eq!((nobody.code, &*nobody.out), (Some(66), ""));
-        assert!(nobody.err.contains("python3 tiny.py  "), "{}", nobody.err);
+        assert!(nobody.err.contains("tiny  "), "{}", nobody.err);
         for bad in [&[verb][..], &[verb, ""], &[verb, "--all", "tiny"]] {
             assert_eq!(say(&world, bad).code, Some(64), "{bad:?}");
         }
@@ -352,8 +350,8 @@ fn what_is_kept_can_be_seen_and_stopped_without_a_daemon() {
     let said = say(&world, &["status"]);
     assert_eq!(said.code, Some(69));
     assert!(said.err.contains("no daemon runs"), "{}", said.err);
-    assert!(line(&world, "node counter.mjs  ").contains("in use"));
-    line(&world, "python3 tiny.py  ");
+    assert!(line(&world, "counter  ").contains("in use"));
+    line(&world, "tiny  ");
     let servers = status_json(&world)["servers"].take();
     assert_eq!(
         (&servers[0]["known"], &servers[0]["host"]),
@@ -405,7 +403,7 @@ fn a_keeper_that_the_daemon_does_not_know_is_shown_and_stopped() {
         "{}",
         said.out
     );
-    line(&world, "python3 tiny.py");
+    line(&world, "tiny");
     assert_eq!(say(&world, &["stop", "tiny"]).code, Some(0));
     backend.ended();
 }

@@ -28,21 +28,25 @@ fn goes_on_after(mut between: impl FnMut(&mut NodeHost, &mut Daemon)) {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_count_goes_on_when_the_front_is_killed() {
     goes_on_after(|host, _| host.end("main", "SIGKILL"));
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_count_goes_on_when_the_front_is_terminated() {
     goes_on_after(|host, _| host.end("main", "SIGTERM"));
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_count_goes_on_when_the_host_closes_its_end() {
     goes_on_after(|host, _| host.close("main"));
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_count_goes_on_when_front_and_daemon_are_killed_at_once() {
     goes_on_after(|host, daemon| {
         daemon.kill();
@@ -100,6 +104,7 @@ fn a_count_goes_on_when_a_launcher_is_killed_with_all_its_children() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn no_call_fails_when_the_daemon_is_killed_before_during_or_after_it() {
     let world = keeping("");
     let mut daemon = world.daemon();
@@ -129,6 +134,7 @@ fn no_call_fails_when_the_daemon_is_killed_before_during_or_after_it() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_call_goes_on_through_any_number_of_daemons() {
     let world = keeping("");
     let mut daemon = world.daemon();

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{connect, connect_raw, counter, gate, keeping, open, raw_backend, wrapped};
 
 #[test]
+#[ignore = "needs node"]
 fn notifications_wait_for_the_next_front_and_arrive_once_and_in_order() {
     let world = keeping("");
     let _daemon = world.daemon();
@@ -22,7 +23,7 @@ fn notifications_wait_for_the_next_front_and_arrive_once_and_in_order() {
     backend.wait("all of them wait", |status| status.waiting == 100);
     for _ in 0..2 {
         host.connect("main", &command);
-        host.told.wait("\"data\":100}");
+        host.told.wait("\"data\":100,");
         // What would come twice would come before this.
         host.count("main");
         let lines = host.told.lines("\"logger\":\"notify\"");

@@ -162,6 +162,7 @@ fn the_next_signal_of_the_host_is_handed_on_while_the_server_ends() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_server_ends_by_the_end_of_its_input_where_its_host_is_gone_without_a_word() {
     let world = world();
     let _daemon = world.daemon();
@@ -306,6 +307,7 @@ fn the_next_start_waits_until_the_former_server_is_gone() {
 
 /// `close()` of the official TypeScript client.
 #[test]
+#[ignore = "needs node"]
 fn the_official_client_has_closed_when_its_server_has_saved() {
     let world = world().with_hosts(r#"[{ executable = "*", resume = "cut" }]"#);
     world.configure("[backends]\nstop_wait_ms = 2000\n");

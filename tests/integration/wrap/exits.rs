@@ -22,6 +22,7 @@ fn nothing_left(world: &World, backend: &Backend) {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn server_keeper_and_grandchildren_end_with_their_host() {
     let world = keeping("stop_wait_ms = 300");
     let _daemon = world.daemon();
@@ -38,6 +39,7 @@ fn server_keeper_and_grandchildren_end_with_their_host() {
 /// The same, where the front was killed before, and the server takes no notice of the end of its
 /// input, nor of SIGTERM.
 #[test]
+#[ignore = "needs node"]
 fn a_server_that_ignores_everything_ends_with_its_host() {
     let world = keeping("stop_wait_ms = 300");
     let _daemon = world.daemon();
@@ -53,6 +55,7 @@ fn a_server_that_ignores_everything_ends_with_its_host() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_host_that_dies_while_there_is_no_daemon_takes_its_servers_with_it() {
     let world = keeping("stop_wait_ms = 300");
     let mut daemon = world.daemon();

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::{counter, keeping, tiny, wrapped};
 
 #[test]
+#[ignore = "needs node"]
 fn two_hosts_with_the_same_command_never_share() {
     let world = keeping("");
     let _daemon = world.daemon();
@@ -29,6 +30,7 @@ fn two_hosts_with_the_same_command_never_share() {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn a_host_s_servers_that_differ_in_one_variable_never_share() {
     let world = keeping("");
     let _daemon = world.daemon();

@@ -74,16 +74,19 @@ fn says_the_same(name: &str) {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn server_everything_says_the_same_bytes() {
     says_the_same("server-everything");
 }
 
 #[test]
+#[ignore = "needs node"]
 fn server_memory_says_the_same_bytes() {
     says_the_same("server-memory");
 }
 
 #[test]
+#[ignore = "needs node"]
 fn server_filesystem_says_the_same_bytes() {
     says_the_same("server-filesystem");
 }
@@ -125,16 +128,19 @@ fn is_inspected_alike(name: &str) {
 }
 
 #[test]
+#[ignore = "needs node"]
 fn server_everything_is_inspected_alike() {
     is_inspected_alike("server-everything");
 }
 
 #[test]
+#[ignore = "needs node"]
 fn server_memory_is_inspected_alike() {
     is_inspected_alike("server-memory");
 }
 
 #[test]
+#[ignore = "needs node"]
 fn server_filesystem_is_inspected_alike() {
     is_inspected_alike("server-filesystem");
 }

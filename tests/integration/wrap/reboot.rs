@@ -20,6 +20,7 @@ fn booted_again(world: &World, words: &[String]) -> Vec<String> {
 
 /// A runtime directory in /tmp outlives a reboot; one in /run/user does not.
 #[test]
+#[ignore = "needs root"]
 fn after_a_reboot_a_host_gets_a_fresh_server_and_no_token() {
     needs_root("for a mount namespace of its own");
     let world = world("");

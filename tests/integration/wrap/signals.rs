@@ -63,6 +63,7 @@ fn listens(front: &Front) {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn a_host_that_blocks_sigterm_and_sigchld_has_its_server_kept() {
     let world = keeping("stop_wait_ms = 20000");
     let _daemon = world.daemon();
@@ -105,6 +106,7 @@ fn a_host_sees_that_its_front_has_died_of_the_signal() {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn a_front_that_runs_its_server_as_it_is_dies_of_what_that_has_died_of() {
     let world = world("");
     let cat = world.wrapping(&["--no-start"], &["cat".into()]);
@@ -128,6 +130,7 @@ fn a_front_that_runs_its_server_as_it_is_dies_of_what_that_has_died_of() {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn a_signal_that_comes_before_the_first_line_ends_a_front() {
     let world = keeping("");
     let _daemon = world.daemon();

@@ -246,6 +246,7 @@ fn accepted_in(directory: &std::path::Path) -> Vec<String> {
 /// for each call.
 #[test]
 #[cfg(target_os = "linux")]
+#[ignore = "needs root"]
 fn no_connection_is_watched_for_room_while_there_is_room() {
     let world = keeping("");
     let _daemon = world.daemon();

@@ -14,7 +14,7 @@ use mcp_sessiond_tests::{
 use nix::sys::signal::Signal;
 
 use super::by_hand::say;
-use super::{connect, keeping, tiny, wrapped};
+use super::{connect, keeping, servers, tiny, wrapped};
 use crate::several;
 
 /// What the user is told of a keeper that is stopped.
@@ -30,15 +30,6 @@ fn goes_on_after(pid: u32, time: Duration) -> JoinHandle<()> {
         sleep(time);
         signal(pid, Signal::SIGCONT);
     })
-}
-
-/// The servers that run: neither their fronts nor their keepers.
-fn servers(world: &World) -> Vec<u32> {
-    let is_server = |pid: &u32| {
-        let name = fs::read_to_string(format!("/proc/{pid}/comm"));
-        name.is_ok_and(|name| name.starts_with("python"))
-    };
-    world.processes().into_iter().filter(is_server).collect()
 }
 
 /// A front leaves, its keeper is stopped for a time, and the next front begins meanwhile.
@@ -320,6 +311,7 @@ fn a_keeper_that_hangs_is_ended_and_a_fresh_one_is_started() {
 
 /// It says that it is busy, and is alive by that.
 #[test]
+#[ignore = "needs root"]
 fn a_keeper_without_descriptors_is_waited_for() {
     let world = keeping("");
     let _daemon = world.daemon();
@@ -580,9 +572,8 @@ fn front_with_starter(world: &World, script: &str) -> Front {
 fn a_keeper_that_is_slow_to_start_is_waited_for() {
     let world = keeping("");
     let _daemon = world.daemon();
-    let busy = "import time\nwhile time.process_time() < 0.5: pass";
-    let script = format!("python3 -c '{busy}'\nexec KEEP \"$@\"");
-    let mut client = Client::connected(front_with_starter(&world, &script));
+    let script = "timeout 0.5 sh -c 'while :; do :; done'\nexec KEEP \"$@\"";
+    let mut client = Client::connected(front_with_starter(&world, script));
     assert_eq!(client.count(), 1);
     assert_eq!(world.backends().len(), 1, "it is kept");
 }
@@ -592,7 +583,7 @@ fn a_keeper_that_is_slow_to_start_is_waited_for() {
 fn a_keeper_that_is_too_slow_to_start_leaves_the_server_unkept_and_status_says_why() {
     let world = keeping("");
     let _daemon = world.daemon();
-    let script = "exec python3 -c 'while True: pass' \"$@\"";
+    let script = "exec sh -c 'while :; do :; done' \"$@\"";
     let mut client = Client::connected(front_with_starter(&world, script));
     assert_eq!(client.count(), 1);
     let why = "it was still starting when the time was over that a host waits";

@@ -193,6 +193,7 @@ fn soak(world: &World, random: &mut fastrand::Rng, time: Duration, done: &Done) 
 }
 
 #[test]
+#[ignore = "needs a quiet machine"]
 fn fifty_hosts_with_four_servers_each_never_see_another_s_state() {
     let seconds = std::env::var("MCP_SESSIOND_SOAK")
         .ok()

@@ -8,7 +8,7 @@ use mcp_sessiond_tests::{Client, Front, World, gone, lives, signal};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::{close, connect, gate, keeping, odd, tiny};
+use super::{close, connect, counter, gate, keeping, tiny};
 
 /// A process that a server has started.
 struct Started {
@@ -59,7 +59,7 @@ fn all(world: &World, client: &mut Client<Front>) -> [Started; 3] {
 fn a_server_that_exits_by_itself_leaves_its_orphans_behind() {
     let world = keeping("closed_linger_ms = 50\nstop_wait_ms = 20000");
     let _daemon = world.daemon();
-    let mut client = connect(&world, &odd(&world, &[]));
+    let mut client = connect(&world, &counter(&world));
     let [child, detached, orphan] = all(&world, &mut client);
     let backend = world.backend();
     close(client);
@@ -73,7 +73,7 @@ fn a_server_that_exits_by_itself_leaves_its_orphans_behind() {
 fn a_server_that_is_killed_takes_everything_with_it() {
     let world = keeping("");
     let _daemon = world.daemon();
-    let mut client = connect(&world, &odd(&world, &[]));
+    let mut client = connect(&world, &counter(&world));
     let started = all(&world, &mut client);
     signal(world.backend().pid(), Signal::SIGKILL);
     started.iter().for_each(Started::ended);
@@ -84,7 +84,7 @@ fn a_server_that_is_killed_takes_everything_with_it() {
 fn a_server_that_has_to_be_ended_takes_everything_with_it() {
     let world = keeping("closed_linger_ms = 50\nstop_wait_ms = 200");
     let _daemon = world.daemon();
-    let mut client = connect(&world, &odd(&world, &[]));
+    let mut client = connect(&world, &counter(&world));
     let started = all(&world, &mut client);
     let told = gate(&world, "told");
     client.call("ignore", json!({"told": told}));
@@ -100,7 +100,7 @@ fn a_server_that_has_to_be_ended_takes_everything_with_it() {
 fn what_nobody_can_come_back_to_ends_with_all_that_it_has_started() {
     let world = keeping("stop_wait_ms = 100");
     let _daemon = world.daemon();
-    let mut client = connect(&world, &odd(&world, &[]));
+    let mut client = connect(&world, &counter(&world));
     let started = all(&world, &mut client);
     let told = gate(&world, "told");
     client.call("ignore", json!({"told": told}));

@@ -63,7 +63,10 @@ impl Engine {
             let line = process::command_line(&host).ok();
             let title = line.as_ref().and_then(host_title).map(str::to_owned);
             let title = title.unwrap_or_else(|| process::name_of(host.id().pid));
-            Some(match process::directory_of(&holder) {
+            // A front tells nobody its own directory, and was mostly started in its host's.
+            let directory =
+                process::directory_of(&holder).or_else(|_| process::directory_of(&host));
+            Some(match directory {
                 Ok(directory) => format!("{title} in {}", directory.display()),
                 Err(_) => title,
             })

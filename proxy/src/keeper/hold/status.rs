@@ -31,10 +31,13 @@ impl Keeper {
             .as_ref()
             .map(|backend| backend.pid.as_raw().unsigned_abs());
         let keeper_pid = std::process::id();
+        let directory = std::env::current_dir().ok();
         BackendStatus {
             session: self.context.session.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
             program: self.program.display_name(),
+            directory: directory
+                .and_then(|directory| directory.into_os_string().into_string().ok()),
             host: self.kept.owner.as_ref().map(|owner| owner.pid),
             host_name: self
                 .kept

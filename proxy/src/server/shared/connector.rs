@@ -21,7 +21,6 @@ use crate::frames::{FrameSender, Frames, PendingFrames};
 use crate::keeper::dial::{DialError, Dialled, dial_waiting};
 use crate::keeper::launch::{BackendOf, Launch, Report};
 use crate::keeper::silence::{NOTICE_AFTER, Silence, stalled_sentence};
-use crate::memory::Dumpable;
 use crate::notices::print;
 use crate::server::connector::{
     ATTACH_WAIT, Attachment, Connected, Connector, Hello, NoBackend, PAUSE, START_MAX,
@@ -298,11 +297,7 @@ impl Connector for SharedConnector {
             }
             // That took the shared server's time.
             let until = until.max(Instant::now() + ATTACH_WAIT);
-            // A host that has shared the server until now has claimed nothing.
-            let dumpable = (!self.own_server.has_claimed()).then(Dumpable::begin);
-            let connected = self.own_server.connect(hello, until).await;
-            drop(dumpable);
-            let mut connected = connected?;
+            let mut connected = self.own_server.connect(hello, until).await?;
             if let Connected::Keeper(attachment) = &mut connected {
                 let is_news = !std::mem::replace(&mut self.told, true);
                 attachment.notice = self.own.as_ref().filter(|_| is_news).map(|why| {

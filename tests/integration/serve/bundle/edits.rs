@@ -87,6 +87,7 @@ fn a_server_is_added_changed_and_removed_and_the_others_are_not_touched() {
 /// The client answers what a server has asked whose URL was written down before: the one whose URL
 /// is written there now has asked something under the same id.
 #[test]
+#[ignore = "needs node"]
 fn an_answer_to_a_remote_server_is_not_for_the_one_that_replaces_it() {
     let world = world("");
     let _daemon = world.daemon();

@@ -230,6 +230,7 @@ fn serve_while_a_keeper_hangs() {
 /// A server elsewhere has a session that its `serve` has begun. The next `serve` goes on with it,
 /// and where the server has forgotten it, the log says so.
 #[test]
+#[ignore = "needs node"]
 fn serve_in_front_of_a_remote_server() {
     let world = world("");
     let _daemon = world.daemon();
