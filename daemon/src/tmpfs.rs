@@ -1,4 +1,4 @@
-//! A disk that is soon full, for tests.
+//! Disks for tests: one in memory, and one that is soon full.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,12 +6,23 @@ use std::process::Command;
 use nix::unistd::geteuid;
 use tempfile::TempDir;
 
-/// A tmpfs with mode 0700. It is unmounted when dropped.
+/// A directory of a tmpfs, with mode 0700. It goes when this is dropped.
 pub(crate) struct Tmpfs {
     directory: TempDir,
+    is_mounted: bool,
 }
 
 impl Tmpfs {
+    /// One in `/dev/shm`, which every Linux has, for every user.
+    pub(crate) fn shared() -> Self {
+        let directory = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+        Self {
+            directory,
+            is_mounted: false,
+        }
+    }
+
+    /// One of its own, of this size. For root alone.
     pub(crate) fn mount(kibibytes: u32) -> Self {
         needs_root("mount a small disk");
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -25,7 +36,10 @@ impl Tmpfs {
             mounted.expect("mount is installed").success(),
             "could not mount a tmpfs"
         );
-        Self { directory }
+        Self {
+            directory,
+            is_mounted: true,
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -45,6 +59,9 @@ impl Tmpfs {
 
 impl Drop for Tmpfs {
     fn drop(&mut self) {
+        if !self.is_mounted {
+            return;
+        }
         // Lazily, for what still has files open in it.
         let _ = Command::new("umount")
             .arg("--lazy")

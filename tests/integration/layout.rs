@@ -432,6 +432,46 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// What a test needs beside Rust, a C compiler and an ordinary user stands in its `#[ignore]`, and CI,
+/// which runs these, too, sees to it that it is there.
+#[test]
+fn what_a_test_needs_stands_behind_ignore() {
+    let run = fs::read_to_string(fixture("run")).expect("tests/run");
+    assert!(run.contains("--run-ignored only"), "tests/run runs them");
+    let installed: Vec<&str> = run
+        .lines()
+        .filter_map(|line| line.split_once("need "))
+        .flat_map(|(_, words)| words.split(' '))
+        .collect();
+    let mut files = Vec::new();
+    rust_files(fixture("..").as_ref(), &mut files);
+    let mut found = 0;
+    for file in files {
+        let text = fs::read_to_string(&file).expect("a file");
+        for line in text.lines().map(str::trim_start) {
+            let Some(reason) = line.strip_prefix("#[ignore") else {
+                continue;
+            };
+            let needs = reason
+                .strip_prefix(" = \"needs ")
+                .and_then(|rest| rest.strip_suffix("\"]"));
+            let needs = needs.unwrap_or_else(|| panic!("{}: {line}", file.display()));
+            for what in needs.split(" and ") {
+                let is_seen_to = ["root", "a quiet machine", "a process of its own"]
+                    .contains(&what)
+                    || installed.contains(&what);
+                assert!(
+                    is_seen_to,
+                    "{}: tests/run does not see to {what}",
+                    file.display()
+                );
+            }
+            found += 1;
+        }
+    }
+    assert!(found > 200, "{found}");
+}
+
 #[test]
 fn modules_name_only_what_they_may() {
     for (path, layers) in [("daemon", DAEMON), ("proxy", PROXY)] {

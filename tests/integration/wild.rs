@@ -484,13 +484,13 @@ fn all_of(lines: &[Line]) {
 }
 
 #[test]
-#[ignore = "needs npx"]
+#[ignore = "needs npm"]
 fn json_as_people_have_it_is_wrapped_started_and_given_back() {
     all_of(&JSON);
 }
 
 #[test]
-#[ignore = "needs npx"]
+#[ignore = "needs npm"]
 fn toml_and_yaml_as_people_have_them_are_wrapped_started_and_given_back() {
     all_of(&OTHERS);
     all_of(&MADE);

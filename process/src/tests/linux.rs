@@ -33,6 +33,7 @@ fn a_replaced_executable_is_the_same_program() {
 
 /// perl overwrites its command line in place when `$0` is set.
 #[test]
+#[ignore = "needs perl"]
 fn a_title_makes_the_key_doubtful() {
     let stay = r#"$0 = shift; $| = 1; print "$$\n"; <STDIN>"#;
     let mut tree =
@@ -57,6 +58,7 @@ fn a_title_makes_the_key_doubtful() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn who_has_a_pid_later_is_another_process() {
     needs_root("choosing the next pid (CAP_CHECKPOINT_RESTORE)");
     let directory = tempfile::tempdir().expect("a directory");
@@ -95,6 +97,7 @@ fn who_has_a_pid_later_is_another_process() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn another_user_is_no_host() {
     needs_root("starting processes of another user");
     let mut command = Command::new("sh");
@@ -116,6 +119,7 @@ fn another_user_is_no_host() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn what_is_in_another_pid_namespace_has_no_host_and_is_no_peer() {
     needs_root("making a pid namespace");
     let mut tree = Tree::spawn(Command::new("unshare").args(["--pid", "--fork", "sh", "-c", STAY]));
@@ -189,6 +193,7 @@ fn answered(challenge: Challenge, stream: &UnixStream) -> Result<PinnedProcess, 
 }
 
 #[test]
+#[ignore = "needs perl"]
 fn who_writes_a_challenge_back_is_believed() {
     let directory = tempfile::tempdir().expect("a directory");
     for part in [1, 7, 16] {
@@ -201,6 +206,7 @@ fn who_writes_a_challenge_back_is_believed() {
 }
 
 #[test]
+#[ignore = "needs perl"]
 fn who_writes_for_another_process_is_not_believed() {
     let directory = tempfile::tempdir().expect("a directory");
     for who in ["child", "both"] {
@@ -263,6 +269,7 @@ fn a_challenge_reads_its_answer_and_no_more() {
 
 /// A process that exits after its answer may have lent its pid to nobody yet; but it is gone.
 #[test]
+#[ignore = "needs perl"]
 fn who_has_answered_and_exited_is_gone() {
     let directory = tempfile::tempdir().expect("a directory");
     let (tree, socket, challenge) = asked(directory.path(), "self", 16);
@@ -283,6 +290,7 @@ const LISTEN: &str = r#"
     print "$$\n"; <STDIN>; close $file; print "$$\n"; <STDIN>"#;
 
 #[test]
+#[ignore = "needs perl"]
 fn who_listens_is_known_by_its_lock_also_while_it_is_stopped() {
     const BYTE: u32 = 0xfedc_ba98;
     let directory = tempfile::tempdir().expect("a directory");

@@ -10,6 +10,7 @@ const LEADER: &str = r#"use POSIX; $| = 1; setsid() or die; print "$$\n";
     if (!fork) { setpgid(0, 0); print "$$\n"; <STDIN>; exit } <STDIN>; wait"#;
 
 #[test]
+#[ignore = "needs perl"]
 fn a_session_has_those_that_its_leader_has_started() {
     let mut tree = Tree::spawn(Command::new("perl").args(["-e", LEADER]));
     let (leader, child) = (tree.pinned(), tree.pinned());
@@ -70,6 +71,7 @@ fn a_session_has_those_that_its_leader_has_started() {
 }
 
 #[test]
+#[ignore = "needs perl"]
 fn what_a_leader_that_is_gone_has_left_behind_is_still_what_it_has_started() {
     let mut tree = Tree::spawn(Command::new("perl").args(["-e", LEADER]));
     let (leader, child) = (tree.pinned(), tree.pinned());

@@ -3,9 +3,8 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::process::Command;
 
-use mcp_sessiond_tests::{World, until, until_written};
+use mcp_sessiond_tests::{World, signal, until, until_written};
 use nix::sys::signal::Signal;
 
 use crate::{fixture, world};
@@ -110,20 +109,11 @@ fn a_loop_does_not_fill_the_log() {
 }
 
 #[test]
-#[ignore = "needs kill"]
 fn the_log_of_a_daemon_that_runs_is_put_aside_when_it_is_full() {
     let world = world("idle_exit_ms = 600000\n");
     on_demand(&world);
-    let pid = world.daemon_pid().to_string();
-    let reload = || {
-        assert!(
-            Command::new("kill")
-                .args(["-HUP", &pid])
-                .status()
-                .expect("kill")
-                .success()
-        );
-    };
+    let pid = world.daemon_pid();
+    let reload = || signal(pid, Signal::SIGHUP);
     for _ in 0..2 {
         let path = world.directory().join("daemon.log");
         let mut file = fs::OpenOptions::new()

@@ -87,7 +87,7 @@ fn write_down_keyring(world: &World, name: &str) -> (Command, PathBuf) {
 
 #[test]
 #[cfg(target_os = "linux")]
-#[ignore = "needs dbus-run-session"]
+#[ignore = "needs dbus"]
 fn a_secret_of_the_desktop_s_store_is_looked_up_and_one_that_is_not_there_is_named() {
     let world = world("");
     // A Secret Service on a bus of its own, as there is one in each desktop's session.

@@ -34,6 +34,7 @@ async fn run(fake: &Fake, verb: &str, input: &[u8]) -> Output {
 }
 
 #[tokio::test]
+#[ignore = "needs python3"]
 async fn the_program_of_the_page_loads_stores_and_rejects() {
     let held = || grant("s1", 2, Outcome::Resumed, Some("old \u{0} \n"));
     let stale = Turn::Refuse(Error::LeaseEnded);

@@ -74,6 +74,7 @@ async fn a_file_is_one_daemon_s() {
 }
 
 #[tokio::test]
+#[ignore = "needs root"]
 async fn a_full_disk_is_unavailable_and_then_everything_is_kept() {
     let disk = Tmpfs::mount(1_024);
     let path = disk.path().join("contents.db");
@@ -180,7 +181,7 @@ fn other(disk: &Tmpfs) -> Connection {
 
 #[tokio::test]
 async fn what_follows_on_a_change_that_waits_for_the_file_waits_too() {
-    let disk = Tmpfs::mount(16_384);
+    let disk = Tmpfs::shared();
     let (sqlite, _) = with_redo(&disk);
     assert!(matches!(
         committed(&sqlite, None, 1, head("small")).await,
@@ -210,7 +211,7 @@ async fn what_follows_on_a_change_that_waits_for_the_file_waits_too() {
 /// Nothing has to be written for a start, where the log has nothing.
 #[tokio::test]
 async fn it_is_opened_while_another_program_writes() {
-    let disk = Tmpfs::mount(16_384);
+    let disk = Tmpfs::shared();
     let (sqlite, _) = with_redo(&disk);
     committed(&sqlite, None, 1, head("one"))
         .await
@@ -231,7 +232,7 @@ async fn it_is_opened_while_another_program_writes() {
 /// As an orderly end finds it: what it can't commit stays in the log.
 #[tokio::test]
 async fn what_could_not_be_committed_at_the_end_is_in_the_log() {
-    let disk = Tmpfs::mount(16_384);
+    let disk = Tmpfs::shared();
     let (sqlite, _) = with_redo(&disk);
     committed(&sqlite, None, 1, large())
         .await
@@ -251,7 +252,7 @@ async fn what_could_not_be_committed_at_the_end_is_in_the_log() {
 
 #[tokio::test]
 async fn what_nobody_waits_for_is_committed_all_the_same() {
-    let disk = Tmpfs::mount(16_384);
+    let disk = Tmpfs::shared();
     let (sqlite, log) = with_redo(&disk);
     let mut changes =
         mcp_sessiond_process::changes::Changes::new().expect("the system reports changes");
@@ -273,7 +274,7 @@ async fn what_nobody_waits_for_is_committed_all_the_same() {
 
 #[tokio::test]
 async fn a_log_that_can_not_be_read_is_named() {
-    let disk = Tmpfs::mount(16_384);
+    let disk = Tmpfs::shared();
     let (sqlite, log) = with_redo(&disk);
     sqlite.closed().await;
     std::fs::remove_file(&log).expect("deleted");
@@ -299,7 +300,7 @@ async fn a_log_that_can_not_be_read_is_named() {
 /// As when it is killed after the commit and before the log is emptied.
 #[tokio::test]
 async fn nothing_comes_back_from_a_log_that_the_file_is_ahead_of() {
-    let disk = Tmpfs::mount(16_384);
+    let disk = Tmpfs::shared();
     let (sqlite, log) = with_redo(&disk);
     let mut version = 0;
     // It is emptied within some ms, perhaps before it is read.
@@ -328,7 +329,7 @@ async fn nothing_comes_back_from_a_log_that_the_file_is_ahead_of() {
 /// As when it is killed before the commit.
 #[tokio::test]
 async fn what_the_file_misses_comes_from_the_log_once() {
-    let disk = Tmpfs::mount(16_384);
+    let disk = Tmpfs::shared();
     let (sqlite, log) = with_redo(&disk);
     sqlite.closed().await;
     let path = disk.path().join("contents.db");
@@ -373,7 +374,7 @@ async fn what_the_file_misses_comes_from_the_log_once() {
 
 #[tokio::test]
 async fn nothing_is_acknowledged_from_the_log_while_the_file_is_gone() {
-    let disk = Tmpfs::mount(16_384);
+    let disk = Tmpfs::shared();
     let (sqlite, _) = with_redo(&disk);
     let path = disk.path().join("contents.db");
     assert!(matches!(
