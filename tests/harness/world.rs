@@ -40,8 +40,8 @@ pub struct Binaries {
     pub stranger: &'static str,
     /// `counter`.
     pub counter: &'static str,
-    /// `crowd`.
-    pub crowd: &'static str,
+    /// `shared-server`.
+    pub shared_server: &'static str,
     /// `raw`.
     pub raw: &'static str,
     /// `rooted`.
@@ -52,8 +52,8 @@ pub struct Binaries {
     pub tempers: &'static str,
     /// `tiny`.
     pub tiny: &'static str,
-    /// `told`.
-    pub told: &'static str,
+    /// `recording`.
+    pub recording: &'static str,
     /// `example-server`.
     pub example_server: &'static str,
     /// `event-service`.
@@ -86,13 +86,13 @@ macro_rules! binaries {
             serving: env!("CARGO_BIN_EXE_serving"),
             stranger: env!("CARGO_BIN_EXE_stranger"),
             counter: env!("CARGO_BIN_EXE_counter"),
-            crowd: env!("CARGO_BIN_EXE_crowd"),
+            shared_server: env!("CARGO_BIN_EXE_shared-server"),
             raw: env!("CARGO_BIN_EXE_raw"),
             rooted: env!("CARGO_BIN_EXE_rooted"),
             scripted_lists: env!("CARGO_BIN_EXE_scripted-lists"),
             tempers: env!("CARGO_BIN_EXE_tempers"),
             tiny: env!("CARGO_BIN_EXE_tiny"),
-            told: env!("CARGO_BIN_EXE_told"),
+            recording: env!("CARGO_BIN_EXE_recording"),
             example_server: env!("CARGO_BIN_EXE_example-server"),
             event_service: env!("CARGO_BIN_EXE_event-service"),
             http_server: env!("CARGO_BIN_EXE_http-server"),

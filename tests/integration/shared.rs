@@ -17,7 +17,7 @@ use crate::world;
 pub(crate) fn entry(world: &World) -> Value {
     let handshakes = world.root().join("handshakes");
     json!({
-        "command": world.binaries.crowd,
+        "command": world.binaries.shared_server,
         "args": [world.root()],
         "env": {"SHARED_HANDSHAKES": handshakes},
         "shared": true,
@@ -35,7 +35,7 @@ pub(crate) fn write_down(world: &World, servers: &Value) {
     fs::rename(path.with_extension("new"), path).expect("a file");
 }
 
-/// A file that tells the server something: see `crowd`.
+/// A file that tells the server something: see `shared-server`.
 fn mark(world: &World, name: &str) -> std::path::PathBuf {
     let path = world.root().join(name);
     fs::write(&path, "").expect("a file");

@@ -1,8 +1,8 @@
 //! `mcp-sessiond wrap`: servers that outlive whoever speaks to them, seen from hosts.
 //!
 //! Hosts are the official client (`NodeHost`), the test itself (`Front`), or helper processes
-//! (`Host`); servers are the official ones, or those of `tests/node` and `tests/python`, which do
-//! what a test asks of them.
+//! (`Host`); servers are the official ones, or those of the harness and of `tests/node`, which do what
+//! a test asks of them.
 
 mod asks;
 mod at_name;

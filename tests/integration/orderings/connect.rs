@@ -38,6 +38,7 @@ fn held_by(world: &World, front: &Front) -> usize {
 
 /// What the daemon and the kernel know of it.
 #[test]
+#[ignore = "needs a quiet machine"]
 fn a_connect_that_is_dropped_anywhere_leaves_nothing_once_it_is_given_up() {
     let mut polls = 0;
     loop {

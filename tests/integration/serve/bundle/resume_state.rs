@@ -11,7 +11,7 @@ use crate::wrap::{gate, open};
 
 /// A server that says what it was told.
 fn telling(name: &str) -> Value {
-    json!({"command": crate::BINARIES.told, "args": [name]})
+    json!({"command": crate::BINARIES.recording, "args": [name]})
 }
 
 fn told(client: &mut HttpClient, tool: &str) -> Value {

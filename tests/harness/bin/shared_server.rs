@@ -1,4 +1,4 @@
-//! A server for tests of many hosts at once: `crowd [DIRECTORY] [ANYTHING…]`.
+//! A server for tests of many hosts at once: `shared-server [DIRECTORY] [ANYTHING…]`.
 //!
 //! Every tool is called with a `tag`, which says whose the call is, and nothing is ever answered or
 //! sent about a call without it:
@@ -61,13 +61,13 @@ struct State {
 }
 
 #[derive(Clone, Default)]
-struct Crowd(Arc<(Mutex<State>, Condvar)>);
+struct SharedServer(Arc<(Mutex<State>, Condvar)>);
 
 fn main() {
     stdio::note("COUNTER_PIDS", std::process::id());
-    let crowd = Crowd::default();
+    let server = SharedServer::default();
     for message in stdio::messages() {
-        crowd.take(message);
+        server.take(message);
     }
     std::process::exit(0);
 }
@@ -89,7 +89,7 @@ fn may_begin() -> bool {
     fs::remove_file(directory.join("refuse")).is_err()
 }
 
-impl Crowd {
+impl SharedServer {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,8 +107,8 @@ impl Crowd {
                 self.lock().cancelled.insert(call);
             }
         } else if method == "tools/call" {
-            let crowd = self.clone();
-            std::thread::spawn(move || crowd.serve(&method, &message));
+            let server = self.clone();
+            std::thread::spawn(move || server.serve(&method, &message));
         } else {
             self.serve(&method, &message);
         }
@@ -184,8 +184,8 @@ impl Crowd {
             }
             "ask" => return self.ask(&tag),
             "late" => {
-                let (crowd, tag, gate) = (self.clone(), tag.clone(), word("gate"));
-                std::thread::spawn(move || crowd.ask_late(&tag, &gate));
+                let (server, tag, gate) = (self.clone(), tag.clone(), word("gate"));
+                std::thread::spawn(move || server.ask_late(&tag, &gate));
             }
             "touch" => notify("resources/updated", &json!({"uri": given["uri"]})),
             "log" => notify("message", &json!({"level": given["level"], "data": tag})),

@@ -1,4 +1,4 @@
-//! A server that says what it was told: `told NAME`.
+//! A server that says what it was told: `recording NAME`.
 //!
 //! It has one resource, `told://NAME`, which can be subscribed to, and logs of a level. Its tool
 //! `told` answers both, as JSON.
