@@ -141,7 +141,6 @@ fn a_token_is_replaced_and_not_rewritten() {
 
 /// The umask is the whole process's, so this test runs itself again, in a process of its own.
 #[test]
-#[ignore = "needs a process of its own"]
 fn the_mode_is_0600_whatever_the_umask() {
     const AGAIN: &str = "MCP_SESSIOND_TEST_UMASK";
     if std::env::var_os(AGAIN).is_none() {
