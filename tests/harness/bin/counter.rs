@@ -97,7 +97,7 @@ fn main() -> io::Result<()> {
     for message in stdio::messages() {
         match (message["method"].as_str(), starts, pinged) {
             (Some("tools/list"), Some(log), _) => {
-                append(log, &format!("- {}", std::process::id()))?
+                append(log, &format!("- {}", std::process::id()))?;
             }
             (Some("ping"), _, Some(file)) => fs::write(file, "")?,
             _ => {}
@@ -187,7 +187,7 @@ impl Counter {
         let answer = self.run(id, &message["params"]);
         // A call that was cancelled is not answered (MCP, Cancellation).
         if !self.is_cancelled(id) {
-            stdio::answer(id, answer.map(stdio::text));
+            stdio::answer(id, answer.map(|text| stdio::text(&text)));
         }
     }
 
@@ -209,7 +209,7 @@ impl Counter {
             "increment" => self.increment(),
             "get" => self.lock().count.to_string(),
             "slow" => {
-                log("slow", format!("begun {}", word("gate")).into());
+                log("slow", &format!("begun {}", word("gate")).into());
                 if !stdio::wait_for(word("gate"), || self.is_cancelled(id)) {
                     return Ok(String::new());
                 }
@@ -217,7 +217,7 @@ impl Counter {
             }
             "ask" => self.ask(given["prompt"].as_str().unwrap_or("Well?"))?,
             "notify" => self.notify(number("n"), given["gate"].as_str()),
-            "steps" => steps(given, |n| log("steps", n.into())),
+            "steps" => steps(given, |n| log("steps", &n.into())),
             "progress" => {
                 let token = &params["_meta"]["progressToken"];
                 let total = number("n");
@@ -276,7 +276,7 @@ impl Counter {
             for _ in 0..n {
                 let mut state = counter.lock();
                 state.notified += 1;
-                log("notify", state.notified.into());
+                log("notify", &state.notified.into());
             }
         };
         match gate.map(str::to_owned) {
@@ -310,7 +310,7 @@ fn tell_and_exit(told: &str) -> ! {
     exit(0)
 }
 
-fn log(logger: &str, data: Value) {
+fn log(logger: &str, data: &Value) {
     let params = json!({"level": "info", "logger": logger, "data": data});
     stdio::say(json!({"method": "notifications/message", "params": params}));
 }
@@ -359,7 +359,6 @@ fn spawned(words: &[String]) -> io::Result<()> {
     };
     if how == "orphan" {
         // Nobody waits for it: its parent is gone as soon as it runs.
-        #[expect(clippy::zombie_processes, reason = "that is what an orphan is")]
         let _ = Command::new(std::env::current_exe()?)
             .args([SPAWNED, "detached", file, told])
             .spawn()?;
@@ -375,11 +374,9 @@ fn spawned(words: &[String]) -> io::Result<()> {
         fs::rename(new, file)?;
     }
     writeln!(io::stdout(), "{}", std::process::id())?;
-    for _ in &mut signals {
-        if !told.is_empty() {
-            tell_and_exit(told);
-        }
-        exit(0);
+    let _ = signals.forever().next();
+    if !told.is_empty() {
+        tell_and_exit(told);
     }
     Ok(())
 }

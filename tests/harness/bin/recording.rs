@@ -31,7 +31,7 @@ fn main() {
             "tools/list" => Ok(stdio::tools(&["told"])),
             "resources/list" => Ok(json!({"resources": [{"uri": uri, "name": "what was told"}]})),
             "tools/call" => Ok(stdio::text(
-                json!({"level": level, "subscribed": subscribed}),
+                &json!({"level": level, "subscribed": subscribed}),
             )),
             "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" | "ping" => {
                 Ok(json!({}))

@@ -93,6 +93,6 @@ impl Rooted {
             _ if self.roots.is_empty() => "nowhere".to_owned(),
             _ => self.roots.join(" "),
         };
-        stdio::answer(&message["id"], Ok(stdio::text(text)));
+        stdio::answer(&message["id"], Ok(stdio::text(&text)));
     }
 }

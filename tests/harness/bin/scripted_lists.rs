@@ -47,7 +47,7 @@ fn answer(told: &Value, method: &str, params: &Value) -> stdio::Answer {
             }
             Ok(answer)
         }
-        "tools/call" => Ok(stdio::text(std::process::id())),
+        "tools/call" => Ok(stdio::text(&std::process::id())),
         "ping" | "logging/setLevel" | "resources/subscribe" => Ok(json!({})),
         _ if method.ends_with("/list") => page(&told[method], params),
         _ => stdio::not_found(),

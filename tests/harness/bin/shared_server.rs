@@ -144,7 +144,7 @@ impl SharedServer {
                 answer
             }
             "tools/list" => stdio::tools(&TOOLS),
-            "tools/call" => stdio::text(self.call(id, params)),
+            "tools/call" => stdio::text(&self.call(id, params)),
             "resources/subscribe" => {
                 self.lock().subscribed.insert(uri.to_owned());
                 json!({})

@@ -63,7 +63,7 @@ pub(crate) fn tools(names: &[&str]) -> Value {
 }
 
 /// What a tool has said.
-pub(crate) fn text(text: impl ToString) -> Value {
+pub(crate) fn text(text: &impl ToString) -> Value {
     json!({"content": [{"type": "text", "text": text.to_string()}]})
 }
 

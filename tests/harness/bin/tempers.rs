@@ -66,7 +66,7 @@ fn main() -> io::Result<()> {
             }
             ("tools/call", _) => {
                 count += 1;
-                stdio::answer(id, Ok(stdio::text(count)));
+                stdio::answer(id, Ok(stdio::text(&count)));
             }
             ("tools/list", _) => stdio::answer(id, Ok(stdio::tools(&["increment"]))),
             ("server/discover" | "None", _) => {}

@@ -18,7 +18,7 @@ fn main() {
         let answer = match method {
             "initialize" => Ok(stdio::initialized(params, "tiny", &json!({"tools": {}}))),
             "tools/list" => Ok(tools()),
-            "tools/call" => Ok(stdio::text(call(params, &mut count))),
+            "tools/call" => Ok(stdio::text(&call(params, &mut count))),
             "ping" => Ok(json!({})),
             _ => stdio::not_found(),
         };
