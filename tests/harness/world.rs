@@ -343,6 +343,16 @@ impl World {
         });
     }
 
+    /// Waits until the daemon has heard that every loss was told: a front says so behind the line, and
+    /// one that ends before is followed by one that tells it again. The daemon tells nobody unasked.
+    pub fn until_told(&self) {
+        until("every loss was told", || {
+            let hosts = self.listed("list_hosts");
+            let all_told = hosts.iter().all(|host| host.get("losses").is_none());
+            all_told.then_some(())
+        });
+    }
+
     /// Looks until something is there that the daemon knows by heart and has on record, such as its
     /// hosts' sessions and their keepers, each time that it has written its records: it knows
     /// before it writes.

@@ -324,6 +324,7 @@ fn the_end_of_a_server_is_told_until_somebody_has_read_it() {
         "{line}"
     );
     assert_eq!(client.count(), 1);
+    world.until_told();
     client.pipe.kill();
     let mut client = Client::connected(world.front(&command));
     client.pipe.errors.wait("resumed the server");
@@ -387,6 +388,7 @@ fn a_host_hears_that_the_records_were_lost() {
         .errors
         .wait("the records of an earlier daemon were lost");
     assert_eq!(client.count(), 1);
+    world.until_told();
     client.pipe.kill();
     let mut client = Client::connected(world.front(&command));
     assert_eq!(client.count(), 2);
@@ -417,6 +419,7 @@ fn so_it_does_from_the_daemon_after_the_one_that_has_found_it() {
         let lost = "the records of an earlier daemon were lost";
         if is_told {
             client.pipe.errors.wait(lost);
+            world.until_told();
         } else {
             client.pipe.errors.wait("resumed the server");
         }
