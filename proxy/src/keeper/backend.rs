@@ -22,8 +22,8 @@ use crate::signals::GivenMask;
 /// Linux).
 const PIPE_MAX: usize = 1024 * 1024;
 
-/// A server that has spoken, and exits no sooner than this after its start, was no launcher. One forks
-/// and exits at once, but on a busy machine its server may have answered before its exit is seen.
+/// A program that has spoken, and exits later than this after its start, was a server. A launcher forks
+/// and exits at once, but what it has started may be quicker to answer than its exit is to be seen.
 const LAUNCHED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A running backend.
@@ -84,9 +84,10 @@ impl Backend {
         })
     }
 
-    /// A launcher has ended without an error, and before anything was said, or so early that what it
-    /// has started was only quicker to speak: that goes on as the backend, if a process is left that has both pipes. Says whether there is one, which is
-    /// known on Linux alone. `setsid` is such a launcher, since it forks where it leads a group.
+    /// A launcher has ended without an error, before anything was said or within [`LAUNCHED_WITHIN`]:
+    /// what it has started goes on as the backend, if a process is left that has both pipes. Says whether
+    /// there is one, which is known on Linux alone. `setsid` is such a launcher, since it forks where it
+    /// leads a group.
     pub fn go_on_in_another(&mut self, children: &Children) -> bool {
         if self.has_spoken && self.started.elapsed() > LAUNCHED_WITHIN {
             return false;

@@ -1,4 +1,4 @@
-//! A server that does what the tests ask of it: `counter [--deaf] [--gate FILE] [--starts LOG] [--pinged FILE] [ANYTHING…]`.
+//! A server that does what the tests ask of it: `counter [--deaf] [--gate FILE] [--starts LOG N] [--pinged FILE] [ANYTHING…]`.
 //!
 //! | tool | what it does |
 //! | --- | --- |
@@ -23,15 +23,15 @@
 //! `--gate` it makes the file `FILE.begun`, and reads nothing before FILE is there; with
 //! `--pinged` it makes that file at the first ping. With `--starts` it can be seen how many are starting at once: whoever starts it has written `+ PID`
 //! into LOG; it adds `= NUMBER`, how many of those live that have not answered `tools/list` yet, and
-//! `- PID` when it is about to answer it.
+//! `- PID` when it is about to answer it, which it does once N have been starting at once.
 
 mod stdio;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio, exit};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 use signal_hook::consts::SIGTERM;
@@ -63,16 +63,13 @@ const SPAWNED: &str = "--spawned";
 struct State {
     count: u64,
     notified: u64,
-    asked: u64,
-    /// Answers of the host, by the id of the request.
-    answers: HashMap<u64, Value>,
     /// Calls that the host has cancelled, as JSON.
     cancelled: HashSet<String>,
     is_ignoring: bool,
 }
 
 #[derive(Clone, Default)]
-struct Counter(Arc<(Mutex<State>, Condvar)>);
+struct Counter(Arc<(Mutex<State>, stdio::Asked)>);
 
 fn main() -> io::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -89,6 +86,10 @@ fn main() -> io::Result<()> {
         stdio::wait_for(gate, || false);
     }
     let (starts, pinged) = (option("--starts"), option("--pinged"));
+    let together = words.iter().position(|word| word == "--starts");
+    let together = together
+        .and_then(|at| words.get(at + 2))
+        .map(|n| format!("= {n}"));
     if let Some(log) = starts {
         append(log, &format!("= {}", starting(log)?))?;
     }
@@ -97,6 +98,10 @@ fn main() -> io::Result<()> {
     for message in stdio::messages() {
         match (message["method"].as_str(), starts, pinged) {
             (Some("tools/list"), Some(log), _) => {
+                stdio::wait_for("/nowhere", || {
+                    let noted = fs::read_to_string(log).unwrap_or_default();
+                    noted.lines().any(|line| Some(line) == together.as_deref())
+                });
                 append(log, &format!("- {}", std::process::id()))?;
             }
             (Some("ping"), _, Some(file)) => fs::write(file, "")?,
@@ -141,11 +146,7 @@ impl Counter {
 
     fn take(&self, message: Value) {
         let Some(method) = message["method"].as_str() else {
-            if let Some(id) = message["id"].as_u64() {
-                self.lock().answers.insert(id, message);
-                self.0.1.notify_all();
-            }
-            return;
+            return self.0.1.answered(message);
         };
         let params = &message["params"];
         let Some(id) = message.get("id") else {
@@ -253,18 +254,9 @@ impl Counter {
     }
 
     fn ask(&self, prompt: &str) -> Result<String, (i64, String)> {
-        let mut state = self.lock();
-        let id = state.asked;
-        state.asked += 1;
         let message = json!({"role": "user", "content": {"type": "text", "text": prompt}});
         let params = json!({"messages": [message], "maxTokens": 10});
-        stdio::say(json!({"id": id, "method": "sampling/createMessage", "params": params}));
-        let answer = loop {
-            if let Some(answer) = state.answers.remove(&id) {
-                break answer;
-            }
-            state = self.0.1.wait(state).unwrap_or_else(PoisonError::into_inner);
-        };
+        let answer = self.0.1.ask("sampling/createMessage", &params);
         let text = answer["result"]["content"]["text"].as_str();
         let text = text.map(str::to_owned);
         text.ok_or_else(|| (-32603, answer["error"]["message"].to_string()))

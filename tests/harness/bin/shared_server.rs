@@ -25,10 +25,10 @@
 
 mod stdio;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
@@ -53,15 +53,13 @@ const VERSION: &str = "2025-06-18";
 #[derive(Default)]
 struct State {
     count: u64,
-    asked: u64,
-    answers: HashMap<u64, Value>,
     /// Calls that a host has cancelled, as JSON.
     cancelled: HashSet<String>,
     subscribed: BTreeSet<String>,
 }
 
 #[derive(Clone, Default)]
-struct SharedServer(Arc<(Mutex<State>, Condvar)>);
+struct SharedServer(Arc<(Mutex<State>, stdio::Asked)>);
 
 fn main() {
     stdio::note("COUNTER_PIDS", std::process::id());
@@ -97,10 +95,7 @@ impl SharedServer {
     fn take(&self, message: Value) {
         let method = message["method"].as_str().unwrap_or_default().to_owned();
         if method.is_empty() {
-            if let Some(id) = message["id"].as_u64() {
-                self.lock().answers.insert(id, message);
-                self.0.1.notify_all();
-            }
+            self.0.1.answered(message);
         } else if message.get("id").is_none() {
             if method == "notifications/cancelled" {
                 let call = message["params"]["requestId"].to_string();
@@ -200,18 +195,9 @@ impl SharedServer {
     }
 
     fn ask(&self, tag: &str) -> String {
-        let mut state = self.lock();
-        state.asked += 1;
-        let id = state.asked;
         let schema = json!({"type": "object", "properties": {"tag": {"type": "string"}}});
         let params = json!({"message": tag, "requestedSchema": schema});
-        stdio::say(json!({"id": id, "method": "elicitation/create", "params": params}));
-        let answer = loop {
-            if let Some(answer) = state.answers.remove(&id) {
-                break answer;
-            }
-            state = self.0.1.wait(state).unwrap_or_else(PoisonError::into_inner);
-        };
+        let answer = self.0.1.ask("elicitation/create", &params);
         let tag = answer["result"]["content"]["tag"].as_str();
         tag.unwrap_or("refused").to_owned()
     }

@@ -1,10 +1,11 @@
 //! What servers on stdio share: requests are read line by line, and each answer is a line.
 #![allow(dead_code, reason = "each server uses a part of it")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, Write as _};
 use std::path::Path;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -36,6 +37,33 @@ pub(crate) fn answer(id: &Value, answer: Answer) {
         Ok(result) => json!({"id": id, "result": result}),
         Err((code, message)) => json!({"id": id, "error": {"code": code, "message": message}}),
     });
+}
+
+/// What a server asks its host, and what comes of it: the number of the last request, and answers.
+#[derive(Default)]
+pub(crate) struct Asked(Mutex<(u64, HashMap<u64, Value>)>, Condvar);
+
+impl Asked {
+    /// Asks, and waits for the answer.
+    pub(crate) fn ask(&self, method: &str, params: &Value) -> Value {
+        let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.0 += 1;
+        let id = asked.0;
+        say(json!({"id": id, "method": method, "params": params}));
+        let missing = |asked: &mut (u64, HashMap<u64, Value>)| !asked.1.contains_key(&id);
+        let waited = self.1.wait_while(asked, missing);
+        let mut asked = waited.unwrap_or_else(PoisonError::into_inner);
+        asked.1.remove(&id).unwrap_or_default()
+    }
+
+    /// An answer has come.
+    pub(crate) fn answered(&self, message: Value) {
+        if let Some(id) = message["id"].as_u64() {
+            let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            asked.1.insert(id, message);
+            self.1.notify_all();
+        }
+    }
 }
 
 /// For a method that a server does not have.

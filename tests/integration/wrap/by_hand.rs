@@ -105,7 +105,7 @@ fn status_shows_what_is_kept_a_line_each() {
     let _second = connect(&world, &tiny(&world));
     let host = std::process::id().to_string();
     let shown = line(&world, "counter  ");
-    for word in [&*host, "in use", " 0 ", "iB"] {
+    for word in [&*host, "in use", " 0 ", "KiB"] {
         assert!(shown.contains(word), "{word}: {shown}");
     }
     line(&world, "tiny  ");
