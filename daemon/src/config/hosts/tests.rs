@@ -247,7 +247,7 @@ fn every_host_of_the_table_is_found_by_its_command_line() {
 
 #[test]
 fn the_page_says_of_each_host_how_that_is_known() {
-    let page = include_str!("../../../../docs/sessions.md");
+    let page = include_str!("../../../../docs/hosts.md");
     let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ")).collect();
     for known in HOSTS {
         let (name, _) = known.host.split_once(',').unwrap_or((known.host, ""));
