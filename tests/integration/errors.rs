@@ -1,4 +1,4 @@
-//! `docs/troubleshooting.md`: every row of its tables of messages is provoked, here or in a test that
+//! `docs/messages.md`: every row of its tables of messages is provoked, here or in a test that
 //! is named here.
 
 mod messages;
@@ -290,7 +290,7 @@ struct Row {
 }
 
 fn rows() -> Vec<Row> {
-    let page = read_to_string(fixture("../docs/troubleshooting.md")).expect("the page");
+    let page = read_to_string(fixture("../docs/messages.md")).expect("the page");
     let (_, messages) = page
         .split_once("\n## What each message means\n")
         .expect("the section");
@@ -342,7 +342,7 @@ fn row(beginning: &str) -> (String, String) {
         .filter(|(text, _)| text.starts_with(beginning))
         .collect();
     let [one] = &found[..] else {
-        panic!("{beginning:?} is not one row of docs/troubleshooting.md: {found:?}")
+        panic!("{beginning:?} is not one row of docs/messages.md: {found:?}")
     };
     one.clone()
 }

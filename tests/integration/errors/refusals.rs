@@ -102,7 +102,7 @@ fn every_code_of_the_protocol_has_a_row() {
             rows()
                 .iter()
                 .any(|row| row.texts.iter().any(|text| text == code)),
-            "docs/troubleshooting.md has no {code}"
+            "docs/messages.md has no {code}"
         );
         assert_eq!(row(code).1, status, "{code}");
     }
