@@ -6,6 +6,7 @@
 pub(crate) mod target;
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -65,6 +66,8 @@ async fn pass_on(errors: ChildStderr) {
 pub(crate) struct CallFailure {
     pub(crate) code: u8,
     pub(crate) sentence: Option<String>,
+    /// Somebody else has the server.
+    pub(crate) is_of_another: bool,
 }
 
 impl CallFailure {
@@ -72,6 +75,15 @@ impl CallFailure {
         Self {
             code,
             sentence: Some(sentence.into()),
+            is_of_another: false,
+        }
+    }
+
+    /// Somebody else has the server.
+    fn of_another(code: u8, sentence: impl Into<String>) -> Self {
+        Self {
+            is_of_another: true,
+            ..Self::new(code, sentence)
         }
     }
 
@@ -105,7 +117,9 @@ impl McpClient {
     /// started.
     pub(crate) async fn connect(target: &Target, until: Instant) -> Result<Self, CallFailure> {
         let system = |error: std::io::Error| CallFailure::new(OS_ERROR, error.to_string());
+        let here = Path::new(".");
         let mut front = Command::new(&target.executable)
+            .current_dir(target.directory.as_deref().unwrap_or(here))
             .arg("wrap")
             .args(&target.words)
             .stdin(Stdio::piped())
@@ -159,7 +173,7 @@ impl McpClient {
                             "{} is in use by {holder}, and this call was not sent; it is free when that host closes it",
                             client.name
                         );
-                        CallFailure::new(TEMPORARY, sentence)
+                        CallFailure::of_another(TEMPORARY, sentence)
                     }
                     None => CallFailure::new(UNAVAILABLE, client.sentence(&error)),
                 };
@@ -262,7 +276,7 @@ impl McpClient {
                 biased;
                 Some(_) = self.signals.next() => {
                     self.cancel(id, method, "the user has cancelled it").await;
-                    return Err(CallFailure { code: INTERRUPTED, sentence: None });
+                    return Err(CallFailure { code: INTERRUPTED, sentence: None, is_of_another: false });
                 }
                 line = timeout_at(self.until, self.output.next_line()) => line,
             };

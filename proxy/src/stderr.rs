@@ -5,9 +5,9 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use mcp_sessiond_proto::backends::ended_sentence;
@@ -37,6 +37,42 @@ type Written = Box<dyn FnOnce() + Send>;
 struct Text {
     bytes: Vec<u8>,
     written: Option<Written>,
+}
+
+/// Texts of which somebody is yet to hear that they were written.
+static UNHEARD: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+
+/// One of them, until this is dropped.
+struct Unheard(());
+
+impl Unheard {
+    fn begin() -> Self {
+        Self::change(|unheard| *unheard += 1);
+        Self(())
+    }
+
+    fn change(change: impl FnOnce(&mut usize)) {
+        change(&mut UNHEARD.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Drop for Unheard {
+    fn drop(&mut self) {
+        Self::change(|unheard| *unheard -= 1);
+        UNHEARD.1.notify_all();
+    }
+}
+
+/// How long a front that leaves waits for whoever is to hear what was written: a host may read
+/// nothing, and a daemon may hang.
+const HEARD_WAIT: Duration = Duration::from_millis(250);
+
+/// Waits until all have heard that their texts were written. A loss whose line was read, and whose
+/// reader ended before it could say so, would be told again.
+pub(crate) fn until_heard() {
+    let unheard = UNHEARD.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let waits = |unheard: &mut usize| *unheard > 0;
+    drop(UNHEARD.1.wait_timeout_while(unheard, HEARD_WAIT, waits));
 }
 
 impl Stderr {
@@ -81,6 +117,11 @@ impl Stderr {
         what: &dyn std::fmt::Display,
         written: impl FnOnce() + Send + 'static,
     ) {
+        let unheard = Unheard::begin();
+        let written = move || {
+            written();
+            drop(unheard);
+        };
         self.put(sentence(what).into_bytes(), Some(Box::new(written)));
     }
 

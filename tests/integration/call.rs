@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Output;
 
-use mcp_sessiond_tests::{Client, World, until};
+use mcp_sessiond_tests::{Client, Front, World, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -198,11 +198,23 @@ fn a_named_server_is_used_where_it_is_free() {
         "{errors}"
     );
     assert_eq!(errors.lines().count(), 1, "{errors}");
+    lists_tools_beside(&world, "mine", &mut host, 2);
     host.pipe.close();
     host.pipe.wait();
-    assert_eq!(said(&world, &["call", "mine", "increment"]), "2\n");
+    assert_eq!(said(&world, &["call", "mine", "increment"]), "3\n");
     let mut host = Client::connected(world.front(&words));
-    assert_eq!(host.count(), 3);
+    assert_eq!(host.count(), 4);
+}
+
+/// `tools` of a server that a host has, which counts this next.
+fn lists_tools_beside(world: &World, server: &str, host: &mut Client<Front>, count: u64) {
+    let (code, tools, errors) = run(world, &["tools", server]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(tools.contains("increment"), "{tools}");
+    let said = format!("somebody else has {server}: a second one is started for this list");
+    assert!(errors.contains(&said), "{errors}");
+    assert_eq!(world.backends().len(), 1, "the second one has ended");
+    assert_eq!(host.count(), count);
 }
 
 #[test]
@@ -220,6 +232,7 @@ fn a_host_s_server_is_never_called() {
         "{errors}"
     );
     assert_eq!(host.count(), 2);
+    lists_tools_beside(&world, "browser", &mut host, 3);
 }
 
 /// A server whose tool returns an image, and reports progress.

@@ -19,10 +19,9 @@ use crate::ui::table::{self, printable};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 SERVER is looked up as `mcp-sessiond call` does. Each line has a tool, its arguments (those that may be left out in brackets), and the \
-first line of what it says of itself.
+first line of what it says of itself. Where somebody else has the server, a second one is started for the list, and ends with it.
 
-Exit codes: 0; 65 the server refuses; 66 no such server; 69 it belongs to a host, or can't be started; 75 another process has it, \
-or it took too long; 130 Ctrl-C.
+Exit codes: 0; 65 the server refuses; 66 no such server; 69 it can't be started; 75 it took too long; 130 Ctrl-C.
 
 Examples:
   mcp-sessiond tools browser
@@ -53,8 +52,25 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 async fn list(arguments: &Arguments) -> Result<Vec<Value>, CallFailure> {
     let until = Instant::now() + Duration::from_secs(arguments.timeout);
-    let target = Target::find(&arguments.server).await?;
-    let mut client = McpClient::connect(&target, until).await?;
+    let what = &*arguments.server;
+    let asked = async { list_of(&Target::find(what).await?, until).await };
+    match asked.await {
+        // What tools a server has is no matter of whose it is.
+        Err(failure) if failure.is_of_another => match Target::twin(what).await {
+            Some(twin) => {
+                warn(format_args!(
+                    "somebody else has {what}: a second one is started for this list, in this shell's environment, and ends with it"
+                ));
+                list_of(&twin, until).await
+            }
+            None => Err(failure),
+        },
+        listed => listed,
+    }
+}
+
+async fn list_of(target: &Target, until: Instant) -> Result<Vec<Value>, CallFailure> {
+    let mut client = McpClient::connect(target, until).await?;
     let tools = client.tools().await?;
     client.leave().await;
     Ok(tools)

@@ -23,6 +23,8 @@ pub(crate) struct Target {
     pub(crate) name: String,
     pub(crate) executable: PathBuf,
     pub(crate) words: Vec<OsString>,
+    /// The directory that it is started in; none: this process's.
+    pub(crate) directory: Option<PathBuf>,
 }
 
 /// What the names of sessions begin with that belong to `call`. The daemon ends such a session when
@@ -90,7 +92,22 @@ impl Target {
             name: name.to_owned(),
             executable: executable::own().unwrap_or_else(|| "/proc/self/exe".into()),
             words,
+            directory: None,
         }
+    }
+
+    /// Another server of the same command, which ends with whoever asks it: for what is the same in
+    /// both, while somebody has the first one.
+    pub(crate) async fn twin(what: &str) -> Option<Self> {
+        let inventory = Inventory::read().await.ok()?;
+        let is_meant = |server: &&Server| server.server == what && !server.command.is_empty();
+        let server = inventory.servers.iter().find(is_meant)?;
+        let mut words: Vec<OsString> = ["--resume", "never", "--"].map(OsString::from).into();
+        words.extend(server.command.iter().map(OsString::from));
+        Some(Self {
+            directory: server.directory.clone(),
+            ..Self::wrap(what, words)
+        })
     }
 
     /// Why the name means none.
@@ -106,7 +123,7 @@ impl Target {
             })
             .collect();
         if !owners.is_empty() {
-            return CallFailure::new(
+            return CallFailure::of_another(
                 UNAVAILABLE,
                 format!(
                     "{what} belongs to {}. To use it from a shell, write `--name {what}` behind `wrap` in its entry in the host's file and restart the host, \

@@ -19,6 +19,7 @@ use crate::frames::FrameSender;
 use crate::server::child::forward_signal;
 use crate::server::keeper_connector::SessionCalls;
 use crate::signals::{Heard, Leaving, die_of, exit, leaving_now, when_signalled};
+use crate::stderr::until_heard;
 
 /// How long a front whose servers stay waits by a signal until its keepers have heard of that: long
 /// enough for a few bytes to each of them. The host may have no patience for more.
@@ -160,6 +161,7 @@ impl Leaver {
         let (this, done, current) = (self.clone(), self.clone(), current.clone());
         InputEnd {
             leave: Box::new(move || {
+                until_heard();
                 match *this.way() {
                     Way::Keeper => current.leave_within(Duration::ZERO),
                     Way::Carriers | Way::AtOnce => {}
@@ -195,6 +197,7 @@ impl Leaver {
                 die_of(signal)
             }
             (Way::Keeper, Heard::End(_)) => {
+                until_heard();
                 current.leave_within(LAST_WORDS);
                 done_within(&self.leave, Leaving::Done, self.stop_wait);
             }
@@ -203,6 +206,7 @@ impl Leaver {
                 hand_on(signal);
             }
             (Way::Carriers, Heard::End(_)) => {
+                until_heard();
                 let marks = self.marks.as_ref();
                 if marks.is_some_and(|has_begun| has_begun.load(Ordering::Relaxed)) {
                     closed::mark();

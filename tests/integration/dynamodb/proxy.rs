@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
 
 /// What becomes of a request.
@@ -165,7 +165,12 @@ async fn reply(stream: &mut TcpStream, status: &str, body: &Value) -> Option<()>
         .ok()
 }
 
+/// DynamoDB changes an item at one point. Moto looks at it and writes it in two steps, and between them
+/// another of its threads may do so, too.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
 async fn answer(server: &str, request: &[u8]) -> Option<Vec<u8>> {
+    let _one = ONE_AT_A_TIME.lock().await;
     let mut stream = TcpStream::connect(server).await.ok()?;
     stream.write_all(request).await.ok()?;
     Some(message(&mut stream).await?.bytes)
