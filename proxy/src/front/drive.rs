@@ -34,7 +34,7 @@ use crate::server::connector::{
 };
 use crate::server::keeper_connector::{PingTimer, SessionCalls};
 use crate::signals::{Leaving, note_unanswered};
-use crate::stderr::NamedStderr;
+use crate::stderr::{NamedStderr, until_heard};
 
 /// How long what the host says waits for a server that was lost, before it is refused: as long as a
 /// keeper would let it wait for one that has died.
@@ -442,7 +442,13 @@ impl Driver {
                 probing.for_each(|probing| probing.host_sent(&line));
                 self.link.on(In::Host(line), self.now());
             }
-            FromClient::Closed => self.link.on(In::HostClosed, self.now()),
+            FromClient::Closed => {
+                if self.has_host() {
+                    // Threads of their own tell, and nothing is carried meanwhile but last answers.
+                    until_heard();
+                }
+                self.link.on(In::HostClosed, self.now());
+            }
             FromClient::Gone => {
                 // Without a word before it, that is no close.
                 if self.has_host() && !self.link.is_closed() {
