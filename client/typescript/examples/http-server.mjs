@@ -1,6 +1,6 @@
 // An MCP server over HTTP whose sessions survive it: node http-server.mjs [PORT]
 //
-//   npm install mcp-sessiond-client @modelcontextprotocol/sdk
+//   npm install ./mcp-sessiond-client-0.1.0.tgz @modelcontextprotocol/sdk
 //   node node_modules/mcp-sessiond-client/examples/http-server.mjs 8000
 //
 // Connect any client to http://127.0.0.1:8000/mcp, call `visit` some times, kill the server with SIGKILL,

@@ -1,6 +1,6 @@
 // Sessions, state and streams without any framework: node state.mjs [SESSION]
 //
-//   npm install mcp-sessiond-client
+//   npm install ./mcp-sessiond-client-0.1.0.tgz
 //   node node_modules/mcp-sessiond-client/examples/state.mjs
 //
 // It prints the id of a new session. Run it again with that id: it tells what is kept.

@@ -1,6 +1,6 @@
 // An MCP server on stdio that goes on counting when its host starts it again: node stdio-server.mjs
 //
-//   npm install mcp-sessiond-client @modelcontextprotocol/sdk
+//   npm install ./mcp-sessiond-client-0.1.0.tgz @modelcontextprotocol/sdk
 //
 // Put `node node_modules/mcp-sessiond-client/examples/stdio-server.mjs` into your host's file of MCP servers,
 // call `visit` some times, reconnect the server in the host, and call `visit` once more. Without the daemon

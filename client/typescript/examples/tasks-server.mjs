@@ -1,6 +1,6 @@
 // An MCP server whose tasks survive it (MCP 2026-07-28, the Tasks extension): node tasks-server.mjs [PORT]
 //
-//   npm install mcp-sessiond-client @modelcontextprotocol/server @modelcontextprotocol/node
+//   npm install ./mcp-sessiond-client-0.1.0.tgz @modelcontextprotocol/server @modelcontextprotocol/node
 //   node node_modules/mcp-sessiond-client/examples/tasks-server.mjs 8000
 //
 // A client that takes tasks and calls `greet` gets a task. It asks for the client's name, and greets it. Kill
