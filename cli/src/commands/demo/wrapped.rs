@@ -36,7 +36,7 @@ pub(super) fn run(json: bool) -> io::Result<bool> {
     let pid = server.count(&mut story, 1)?;
     server.count(&mut story, 2)?;
 
-    story.scene("The host kills what it has started, as on a reconnect, and starts it again")?;
+    story.scene("The host kills the wrapper, as on a reconnect, and starts it again")?;
     server.kill(&story)?;
     let mut server = Server::start(&sandbox, &story, true)?;
     let same = server.count(&mut story, 3)? == pid;
@@ -71,7 +71,7 @@ pub(super) fn run(json: bool) -> io::Result<bool> {
         "nothing is left running",
         stopped.success() && is_gone(raw(fresh)?.as_raw()),
     )?;
-    story.end("All of it was as it should be. Next: `mcp-sessiond setup` wraps the servers of your hosts.")
+    story.end("Everything worked. Next: `mcp-sessiond setup` wraps the servers of your hosts.")
 }
 
 fn raw(pid: u64) -> io::Result<Pid> {
