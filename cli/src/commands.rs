@@ -10,12 +10,15 @@ pub(crate) mod doctor;
 pub(crate) mod import;
 pub(crate) mod install;
 pub(crate) mod keep;
+#[cfg(feature = "http")]
 pub(crate) mod login;
+#[cfg(feature = "http")]
 pub(crate) mod logout;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod restart;
 pub(crate) mod run;
+#[cfg(feature = "http")]
 pub(crate) mod serve;
 pub(crate) mod service;
 pub(crate) mod session;

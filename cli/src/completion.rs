@@ -45,6 +45,7 @@ pub(crate) fn written_down() -> Vec<CompletionCandidate> {
 }
 
 /// Those of them that have a URL.
+#[cfg(feature = "http")]
 pub(crate) fn remote() -> Vec<CompletionCandidate> {
     candidates(listed(|entry| matches!(entry.kind(), Kind::Http { .. })))
 }

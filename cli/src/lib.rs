@@ -53,10 +53,12 @@ use std::process::ExitCode;
 use clap::{Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use self::commands::{
-    call, completions, config as config_command, debug, demo, doctor, import, install, keep, login,
-    logout, logs, man, restart, run, serve, service, session, setup, state, stats, status, stop,
-    stream, task, token, tools, uninstall, wrap,
+    call, completions, config as config_command, debug, demo, doctor, import, install, keep, logs,
+    man, restart, run, service, session, setup, state, stats, status, stop, stream, task, token,
+    tools, uninstall, wrap,
 };
+#[cfg(feature = "http")]
+use self::commands::{login, logout, serve};
 use self::exit_code::USAGE;
 use self::ui::output::warn;
 
@@ -96,12 +98,15 @@ enum Verb {
     Tools(tools::Arguments),
     /// Show on real processes what is kept, in a private directory
     Demo(demo::Arguments),
+    #[cfg(feature = "http")]
     /// Serve MCP servers over HTTP, in sessions that clients can resume
     Serve(Box<serve::Arguments>),
     /// Copy servers from hosts' files into servers.json
     Import(import::Arguments),
+    #[cfg(feature = "http")]
     /// Log in to a remote server of servers.json, in the browser
     Login(login::Arguments),
+    #[cfg(feature = "http")]
     /// Delete the tokens of a login
     Logout(logout::Arguments),
     /// Show what the user service is doing, or restart it
@@ -178,8 +183,11 @@ pub fn main() -> ExitCode {
         Verb::Task(arguments) => task::run(arguments),
         Verb::Session(arguments) => session::run(arguments),
         Verb::Wrap(arguments) => wrap::run(&arguments),
+        #[cfg(feature = "http")]
         Verb::Serve(arguments) => serve::run(*arguments),
+        #[cfg(feature = "http")]
         Verb::Login(arguments) => login::run(arguments),
+        #[cfg(feature = "http")]
         Verb::Logout(arguments) => logout::run(&arguments),
         Verb::Keep(arguments) => keep::run(arguments),
         Verb::Config(arguments) => config_command::run(&arguments),

@@ -24,7 +24,9 @@ use serde_json::{Map, Value};
 pub(crate) use self::entry::{Entry, Kind, is_http};
 pub(crate) use self::error::ServersError;
 pub(crate) use self::keyring::store_command;
-pub(crate) use self::run::{exec_wrap, named, names_in, resume_of, shared};
+#[cfg(feature = "http")]
+pub(crate) use self::run::names_in;
+pub(crate) use self::run::{exec_wrap, named, resume_of, shared};
 pub(crate) use self::watch::{FileChange, Watch};
 
 /// The file, beside the configuration.

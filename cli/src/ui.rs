@@ -5,6 +5,7 @@ pub(crate) mod candidates;
 pub(crate) mod client_log;
 pub(crate) mod output;
 pub(crate) mod progress;
+#[cfg(feature = "tui")]
 pub(crate) mod screen;
 pub(crate) mod table;
 pub(crate) mod time;

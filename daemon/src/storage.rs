@@ -14,7 +14,9 @@ pub mod dynamodb;
 mod layer;
 pub mod memory;
 mod open;
+#[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(any(feature = "dynamodb", feature = "postgres"))]
 mod retry;
 pub mod sqlite;
 mod url;
@@ -33,6 +35,7 @@ pub use dynamodb::DynamoDb;
 pub use layer::Layer;
 pub use memory::Memory;
 pub use open::{OpenError, open};
+#[cfg(feature = "postgres")]
 pub use postgres::Postgres;
 pub use sqlite::{Durability, Sqlite};
 pub use url::{Table, Url, UrlError, redacted};

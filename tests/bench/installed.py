@@ -9,10 +9,6 @@ import bundle_view, harness, mcp_proxy, supergateway
 BINARY = pathlib.Path(os.environ.get("MCP_SESSIOND_BIN") or ROOT / "target/release/mcp-sessiond")
 PROXY = mcp_proxy.PROXY
 FASTMCP = bundle_view.FASTMCP_PYTHON
-PERSIST = harness.INSTALLED / "persist/bin/python"
-PERSIST_PACKAGE = ("pip", "mcp-persist[sqlite,redis]", "2.2.0", "aiosqlite", "0.22.1", "redis", "8.1.0")
-# What both sides run on: as client/python/test has it.
-PERSIST_PACKAGE += ("mcp", "2.3.0", "uvicorn", "0.54.0")
 MODULES = ROOT / "tests/node/node_modules"
 PORTER = MODULES / "mcporter/dist/cli.js"
 EVERYTHING = MODULES / "@modelcontextprotocol/server-everything/dist/index.js"
@@ -25,8 +21,6 @@ def need(*paths):
         harness.install(harness.INSTALLED / "mcp_proxy", mcp_proxy.PACKAGE)
     if FASTMCP in paths:
         harness.install(FASTMCP.parents[1], bundle_view.FASTMCP_PACKAGE)
-    if PERSIST in paths:
-        harness.install(PERSIST.parents[1], PERSIST_PACKAGE)
     if SUPERGATEWAY in paths:
         harness.install(harness.INSTALLED / "supergateway", supergateway.PACKAGE)
     for path in paths:

@@ -340,13 +340,16 @@ fn is_outside(path: &[String]) -> bool {
 }
 
 /// What a server takes on with the client library: the daemon's framework for RPCs, and what that
-/// brings, is not among it.
+/// brings, is not among it. And what somebody builds who builds the executable, and the core of it.
 #[test]
-fn a_server_with_the_client_library_takes_on_little() {
-    for (features, most) in [
-        (&["--no-default-features"][..], 40),
-        (&[], 55),
-        (&["--features=axum"], 65),
+fn who_builds_us_takes_on_little() {
+    let none = "--no-default-features";
+    for (package, features, most) in [
+        ("mcp-sessiond-client", &[none][..], 40),
+        ("mcp-sessiond-client", &[], 55),
+        ("mcp-sessiond-client", &["--features=axum"], 65),
+        ("mcp-sessiond", &[none], 150),
+        ("mcp-sessiond", &[], 240),
     ] {
         let mut tree = std::process::Command::new(env!("CARGO"));
         tree.args([
@@ -358,23 +361,25 @@ fn a_server_with_the_client_library_takes_on_little() {
             "none",
             "--no-dedupe",
         ]);
-        tree.args(["--package", "mcp-sessiond-client"])
+        tree.args(["--package", package])
             .args(features)
             .current_dir(fixture(".."));
         let tree = tree.output().expect("cargo");
         let crates = String::from_utf8(tree.stdout).expect("text");
-        let crates: BTreeSet<&str> = crates
+        let crates: BTreeSet<(&str, &str)> = crates
             .lines()
-            .filter_map(|line| line.split(' ').next())
+            .filter_map(|line| line.split_once(' '))
+            .map(|(name, rest)| (name, rest.split(' ').next().unwrap_or_default()))
             .collect();
+        let has = |name| crates.iter().any(|(one, _)| *one == name);
         assert!(
-            crates.contains("mcp-sessiond-proto"),
+            has("mcp-sessiond-proto"),
             "{}",
             String::from_utf8_lossy(&tree.stderr)
         );
         assert!(
-            !crates.contains("tarpc") && crates.len() <= most,
-            "{}: {crates:?}",
+            crates.len() <= most && has("tarpc") == (package == "mcp-sessiond"),
+            "{package} {features:?}: {}: {crates:?}",
             crates.len()
         );
     }

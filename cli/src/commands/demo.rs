@@ -5,9 +5,11 @@
 //! directory that is gone afterwards.
 
 mod counter;
+#[cfg(feature = "http")]
 mod curl;
 mod display;
 mod host;
+#[cfg(feature = "http")]
 mod http;
 mod sandbox;
 mod server;
@@ -60,6 +62,7 @@ enum Story {
     /// Resume tokens: servers of two hosts find their sessions again
     Token,
     /// A page reload and a kill of `serve`, with curl
+    #[cfg(feature = "http")]
     Http,
 }
 
@@ -78,6 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Some(Part::Server) => server::play().map(|()| true),
         Some(Part::Steps) => steps::play().map(|()| true),
         None => match arguments.story {
+            #[cfg(feature = "http")]
             Some(Story::Http) => http::run(arguments.json),
             Some(Story::Token) => token::run(arguments.json),
             None => wrapped::run(arguments.json),

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Command};
 use mcp_sessiond_proto::text::did_you_mean;
 
+#[cfg(feature = "http")]
 use super::serve;
 use crate::service_manager::{self, Name, ServeCommand, ServiceError, writable};
 
@@ -55,6 +56,14 @@ fn install(arguments: &Arguments) -> Result<(), ServiceError> {
         (None, None) => None,
     };
     service_manager::install(serve.as_ref(), !arguments.no_start, arguments.dry_run)
+}
+
+/// This build has no `serve`.
+#[cfg(not(feature = "http"))]
+mod serve {
+    pub(super) fn check(_: &[std::ffi::OsString]) -> Result<(String, usize), String> {
+        Err("this build of mcp-sessiond has no `serve`; build it with `--features http`".into())
+    }
 }
 
 /// Why a word is refused without `--serve`.

@@ -12,6 +12,7 @@ use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
+#[cfg(feature = "tui")]
 use anstream::adapter::strip_str;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
@@ -326,6 +327,7 @@ async fn begin(server: &Server, directory: &Directory, most: usize, goes_on: boo
 
 /// Gives the lines about a server to whoever shows them: the last ones, and those that come, until
 /// nobody takes them any more.
+#[cfg(feature = "tui")]
 pub(crate) async fn watch(
     server: &Server,
     directory: &Directory,

@@ -1,5 +1,6 @@
 //! `mcp-sessiond status`: which servers are kept, one line each.
 
+#[cfg(feature = "tui")]
 mod watch;
 
 use std::process::ExitCode;
@@ -51,7 +52,13 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     if arguments.watch {
+        #[cfg(feature = "tui")]
         return watch::run(arguments.wide);
+        #[cfg(not(feature = "tui"))]
+        {
+            warn("this build of mcp-sessiond has no `status -w`; build it with `--features tui`");
+            return ExitCode::from(crate::exit_code::USAGE);
+        }
     }
     match block_on(Listing::read()) {
         Ok(Ok(listing)) => show(arguments, &listing),

@@ -109,6 +109,7 @@ fn may_be_another_account(entry: &Entry) -> bool {
 ///
 /// # Errors
 /// When the file can't be read, or there is no server of such a name in it.
+#[cfg(feature = "http")]
 pub(crate) fn listed(
     names: Option<Vec<String>>,
     filter: Filter,

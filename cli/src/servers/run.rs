@@ -29,6 +29,7 @@ pub(crate) fn named(command: &[OsString]) -> Option<&str> {
 ///
 /// # Errors
 /// When the file can't be read, though there are names.
+#[cfg(feature = "http")]
 pub(crate) fn names_in(
     words: &[OsString],
     before: Option<OsString>,

@@ -1,28 +1,34 @@
 //! The terminal: taken as a whole, and given back as it was, whatever happens.
 
+pub(crate) mod line;
 pub(crate) mod signals;
 
-use std::io::{self, Stdout, stdout};
+use std::io::{self, Write as _, stdout};
 use std::os::fd::AsFd as _;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anstream::{AutoStream, ColorChoice};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::cursor::{Hide, Show};
-use ratatui::crossterm::execute;
-use ratatui::crossterm::terminal::{
-    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::style::Print;
+use crossterm::terminal::{
+    self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
+    enable_raw_mode,
 };
-use ratatui::{Frame, Terminal};
+use crossterm::{execute, queue};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use self::line::Line;
 
 /// Whether it is taken.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// A terminal that is given back when this is dropped, and before a panic says anything.
 pub(crate) struct Screen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// The columns and rows that it had.
+    size: (u16, u16),
+    /// What stands in its rows, as it was written.
+    drawn: Vec<String>,
 }
 
 impl Screen {
@@ -35,18 +41,44 @@ impl Screen {
                 usual(panic);
             }));
         });
-        let terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
-        let screen = Self { terminal };
+        let screen = Self {
+            size: (0, 0),
+            drawn: Vec::new(),
+        };
         take()?;
         Ok(screen)
     }
 
-    pub(crate) fn draw(&mut self, what: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+    /// Writes the rows that are others than those that stand there. `what` makes them, for so many
+    /// columns and rows.
+    pub(crate) fn draw(&mut self, what: impl FnOnce(usize, usize) -> Vec<Line>) -> io::Result<()> {
         // A thread that has panicked has given it back for good.
         if !IS_TAKEN.load(Ordering::SeqCst) {
             return Ok(());
         }
-        self.terminal.draw(what).map(drop)
+        let size = terminal::size()?;
+        let (columns, rows) = (usize::from(size.0), usize::from(size.1));
+        let mut output = stdout().lock();
+        if size != self.size {
+            queue!(output, Clear(ClearType::All))?;
+            (self.size, self.drawn) = (size, Vec::new());
+        }
+        let lines = what(columns, rows).into_iter();
+        let mut lines: Vec<String> = lines.map(|line| line.painted(columns)).collect();
+        lines.resize(rows, String::new());
+        self.drawn.resize(rows, String::new());
+        for (at, (row, line)) in (0..).zip(self.drawn.iter().zip(&lines)) {
+            if row != line {
+                queue!(
+                    output,
+                    MoveTo(0, at),
+                    Clear(ClearType::CurrentLine),
+                    Print(line)
+                )?;
+            }
+        }
+        self.drawn = lines;
+        output.flush()
     }
 
     /// Gives the terminal back and stops; takes it again when it was continued.
@@ -60,10 +92,8 @@ impl Screen {
     pub(crate) fn again(&mut self) -> io::Result<()> {
         give_back()?;
         take()?;
-        // Another one knows nothing of what was drawn. To have this one cleared would ask the
-        // terminal where its cursor is, and the thread that reads keys would get the answer.
-        self.terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
-        execute!(stdout(), Clear(ClearType::All))
+        self.size = (0, 0);
+        Ok(())
     }
 }
 

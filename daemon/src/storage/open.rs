@@ -26,6 +26,7 @@ pub enum OpenError {
     #[error("the database could not be opened: {0}")]
     Thread(#[from] tokio::task::JoinError),
     /// PostgreSQL.
+    #[cfg(feature = "postgres")]
     #[error("storage.url: {0}")]
     Postgres(#[from] super::postgres::OpenError),
     /// DynamoDB.
@@ -56,6 +57,7 @@ impl OpenError {
     fn passes(&self) -> bool {
         match self {
             Self::Sqlite(SqliteError::Locked { .. }) => true,
+            #[cfg(feature = "postgres")]
             Self::Postgres(super::postgres::OpenError::Storage(_)) => true,
             #[cfg(feature = "dynamodb")]
             Self::DynamoDb(super::dynamodb::OpenError::Storage(_)) => true,
@@ -123,9 +125,14 @@ async fn open_once(
                 tokio::task::spawn_blocking(move || Sqlite::open_alone(&path, durability));
             Ok(Arc::new(opening.await??))
         }
+        #[cfg(feature = "postgres")]
         Url::Postgres(url) => Ok(Arc::new(
             super::Postgres::open(&url, super::postgres::Options::default()).await?,
         )),
+        #[cfg(not(feature = "postgres"))]
+        Url::Postgres(_) => Err(OpenError::Absent {
+            backend: "postgres",
+        }),
         #[cfg(feature = "dynamodb")]
         Url::DynamoDb(super::Table {
             table,

@@ -6,7 +6,6 @@
 //! sessions, without a socket, against the crate that does this today.
 
 mod caller;
-mod inside;
 mod peers;
 mod tables;
 mod work;
@@ -137,7 +136,6 @@ fn main() -> Outcome<()> {
     let everywhere = format!("0-{}", std::thread::available_parallelism()?.get() - 1);
     let (mut one, mut many, mut busy) = (Rounds::new(), Rounds::new(), Rounds::new());
     let mut starts = Rounds::new();
-    let (mut inside_one, mut inside_many) = (Rounds::new(), Rounds::new());
     runtime.block_on(async {
         let mut callers = Vec::new();
         for work in all.iter().filter(wanted) {
@@ -147,7 +145,6 @@ fn main() -> Outcome<()> {
             }
             callers.push((work, of_work));
         }
-        let inside = inside::all(scratch.path()).await?;
         for _ in 0..ROUNDS {
             for (work, callers) in &mut callers {
                 let pids = [std::process::id(), work.process.id()];
@@ -174,17 +171,6 @@ fn main() -> Outcome<()> {
                     .or_default()
                     .push(process(&mut command)?);
             }
-            let mut round = peers::turul(&scratch)?;
-            round
-                .iter_mut()
-                .for_each(|(name, ..)| name.insert_str(0, "turul, "));
-            for inside in &inside {
-                round.extend(inside.round().await?);
-            }
-            for (name, took, rate) in round {
-                inside_one.entry(name.clone()).or_default().push(took);
-                inside_many.entry(name).or_default().push(rate);
-            }
         }
         Outcome::Ok(())
     })?;
@@ -192,7 +178,6 @@ fn main() -> Outcome<()> {
     tables::pairs(&one, &many, &busy)?;
     if only.is_empty() {
         tables::starts(&one, &starts)?;
-        tables::inside(&inside_one, &inside_many)?;
     }
     Ok(())
 }

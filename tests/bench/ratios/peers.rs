@@ -111,21 +111,6 @@ impl Daemon {
     }
 }
 
-/// One round of the same work by the crate that does it today, in a process of its own: what each
-/// part took in µs, and how many a second fifty callers came to.
-pub(crate) fn turul(scratch: &Scratch) -> Outcome<Vec<(String, f64, f64)>> {
-    let binary = std::env::var_os("TURUL_BENCH")
-        .ok_or("run it by tests/bench/run, which sets TURUL_BENCH")?;
-    let output = Command::new(binary)
-        .arg(scratch.path())
-        .stderr(Stdio::inherit())
-        .output()?;
-    if !output.status.success() {
-        return Err("turul-bench failed".into());
-    }
-    Ok(serde_json::from_slice(&output.stdout)?)
-}
-
 /// A process that sends back what it gets.
 pub(crate) struct Echo {
     pub(crate) process: Rc<Killed>,

@@ -5,25 +5,24 @@ import statistics
 from figures import MIB, at, in_turn, size
 from ways import Direct, Porter, Proxy, Wrap
 
-ROUNDS = 12
 # Bytes of the message, which is answered; calls in flight; calls of a round.
 CASES = [(100, 1, 300), (100, 16, 800), (MIB, 1, 12), (MIB, 16, 32)]
 
 
-def rounds(hosts, message, calls, in_flight):
+def rounds(hosts, message, calls, in_flight, number):
     """The seconds of each call, and the calls per second of each round, by way."""
     took = {name: [] for name in hosts}
     arguments = {"message": message}
     for name, host in hosts.items():
         # Its buffers and code are warm.
         host.drive("echo", arguments, max(calls // 4, in_flight), in_flight)
-    for name, host in in_turn(hosts.items(), ROUNDS):
+    for name, host in in_turn(hosts.items(), number):
         took[name].append(host.drive("echo", arguments, calls, in_flight))
     return took
 
 
-def measure(what, server, memory=None):
-    ways = [way(server) for way in (Direct, Wrap, Proxy, Porter)]
+def measure(what, server, memory, kinds, number):
+    ways = [way(server) for way in kinds]
     hosts = {}
     try:
         for way in ways:
@@ -34,7 +33,7 @@ def measure(what, server, memory=None):
         if memory:
             memory.look("after tools/list", ways)
         for bytes, in_flight, calls in CASES:
-            took = rounds(hosts, "m" * bytes, calls, in_flight)
+            took = rounds(hosts, "m" * bytes, calls, in_flight, number)
             report(f"{what}, {size(bytes)}, {in_flight} in flight", took, in_flight)
         if memory:
             memory.look("after those calls", ways)
@@ -63,8 +62,8 @@ def figures_of(took, in_flight):
     return at(0.5, took) * 1000, at(0.99, took) * 1000, in_flight * len(took) / sum(took)
 
 
-def table(servers, memory):
+def table(servers, memory, kinds=(Direct, Wrap, Proxy, Porter), number=12):
     print("| echo | by | p50, ms | over direct | / direct | p99, ms | over direct | calls/s | / direct |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-    for number, (what, server) in enumerate(servers):
-        measure(what, server, memory if number == 0 else None)
+    for nth, (what, server) in enumerate(servers):
+        measure(what, server, memory if nth == 0 else None, kinds, number)

@@ -11,8 +11,8 @@ use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use mcp_sessiond_process::fault;
-use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::interval;
 
@@ -68,7 +68,7 @@ async fn watch(is_wide: bool) -> io::Result<End> {
     let mut log: Option<Log> = None;
     let mut ticks = interval(TICK);
     loop {
-        screen.draw(|frame| view::draw(frame, &mut model))?;
+        screen.draw(|columns, rows| view::lines(&mut model, columns, rows))?;
         let effect = tokio::select! {
             signalled = signals.next() => match signalled {
                 SignalEvent::End => return Ok(End::Left),

@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use anstyle::{AnsiColor, Color as Anstyle, Effects, Style as Painted};
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span};
+use anstyle::Style;
 
 use super::model::{LogPage, Model, Page, Snapshot};
 use crate::inventory::listing;
+use crate::ui::screen::line::{Line, pieces};
 use crate::ui::table::{self, BAD, DOUBTFUL, GOOD, HEADING, shortened, wrapped};
 
 /// What stands before the row that is selected, and before the others.
@@ -43,35 +40,45 @@ const KEYS: &[(&str, &str)] = &[
     ("Ctrl-Z", "suspend"),
 ];
 
-pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
-    let outcome = outcome(model, usize::from(frame.area().width));
-    let told = u16::try_from(outcome.len()).unwrap_or(1).max(1);
-    let rows = [
-        Constraint::Length(1),
-        Constraint::Min(0),
-        Constraint::Length(told),
-        Constraint::Length(1),
-    ];
-    let [top, middle, under, bottom] = Layout::vertical(rows).areas(frame.area());
-    model.height = usize::from(middle.height).saturating_sub(2);
-    match &model.page {
-        Page::Log(_) => log(frame, model, top, middle),
+/// The lines of a screen of this size.
+pub(super) fn lines(model: &mut Model, width: usize, height: usize) -> Vec<Line> {
+    let mut outcome = outcome(model, width);
+    if outcome.is_empty() {
+        outcome.push(Line::default());
+    }
+    let middle = height.saturating_sub(outcome.len() + 2);
+    model.height = middle.saturating_sub(2);
+    let room = middle - usize::from(has_gap(middle));
+    let (top, mut lines) = match &model.page {
+        Page::Log(_) => log(model, width, room),
         Page::Keys => {
-            frame.render_widget(Line::styled("Keys", style(model, HEADING)), top);
-            let key = |(key, does): &(&str, &str)| Line::raw(format!("  {key:<15} {does}"));
-            lines(frame, below(middle), KEYS.iter().map(key));
+            let key = |(key, does): &(&str, &str)| Line::plain(format!("  {key:<15} {does}"));
+            let top = Line::styled("Keys", style(model, HEADING));
+            (top, KEYS.iter().map(key).collect())
         }
         Page::List | Page::Question { .. } => {
-            heading(frame, model, top);
-            list(frame, model, below(middle));
+            let top = heading(model, width);
+            (top, list(model, width, room))
         }
+    };
+    if has_gap(middle) {
+        lines.insert(0, Line::default());
     }
-    lines(frame, under, outcome);
-    frame.render_widget(footer(model, usize::from(bottom.width)), bottom);
+    lines.insert(0, top);
+    lines.resize(middle + 1, Line::default());
+    lines.extend(outcome);
+    lines.truncate(height.saturating_sub(1));
+    lines.push(footer(model, width));
+    lines
+}
+
+/// Whether there is room for an empty line below the first one.
+fn has_gap(height: usize) -> bool {
+    height > 4
 }
 
 /// What the last action has come to.
-fn outcome(model: &Model, width: usize) -> Vec<Line<'static>> {
+fn outcome(model: &Model, width: usize) -> Vec<Line> {
     const MOST: usize = 3;
     let (text, painted) = match &model.outcome {
         Some(Ok(text)) => (text, GOOD),
@@ -86,7 +93,7 @@ fn outcome(model: &Model, width: usize) -> Vec<Line<'static>> {
 }
 
 /// The last line: what is asked, or which keys there are.
-fn footer(model: &Model, width: usize) -> Line<'static> {
+fn footer(model: &Model, width: usize) -> Line {
     match &model.page {
         Page::Question { action, called, .. } => {
             let (before, behind) = (format!("{} ", action.as_question()), "? y/n");
@@ -94,17 +101,16 @@ fn footer(model: &Model, width: usize) -> Line<'static> {
             let text = format!("{before}{}{behind}", shortened(&harmless(called), room));
             Line::styled(text, style(model, HEADING))
         }
-        Page::List => Line::raw("up/down select   l log   r restart   s stop   ? keys   q leave"),
-        Page::Log(_) => Line::raw("up/down scroll   Esc back   Ctrl-C leave"),
-        Page::Keys => Line::raw("any key: back"),
+        Page::List => Line::plain("up/down select   l log   r restart   s stop   ? keys   q leave"),
+        Page::Log(_) => Line::plain("up/down scroll   Esc back   Ctrl-C leave"),
+        Page::Keys => Line::plain("any key: back"),
     }
 }
 
 /// How many servers there are, and whether a daemon runs.
-fn heading(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+fn heading(model: &Model, width: usize) -> Line {
     let Some(seen) = &model.seen else {
-        frame.render_widget(Line::raw("Looking …"), area);
-        return;
+        return Line::plain("Looking …");
     };
     let count = match seen.rows.len() {
         1 => "1 server".to_owned(),
@@ -116,23 +122,16 @@ fn heading(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         (false, true) => ("the daemon runs".to_owned(), GOOD),
         (false, false) => ("no daemon runs".to_owned(), DOUBTFUL),
     };
-    frame.render_widget(Line::styled(count, style(model, HEADING)), area);
-    let width = u16::try_from(daemon.chars().count())
-        .unwrap_or(u16::MAX)
-        .min(area.width);
-    let right = Rect {
-        x: area.x + area.width - width,
-        width,
-        ..area
-    };
-    frame.render_widget(Line::styled(daemon, style(model, painted)), right);
+    let daemon = Line::styled(daemon, style(model, painted));
+    Line::styled(count, style(model, HEADING)).beside(daemon, width)
 }
 
 /// The rows, as many as there is room for with the selected one among them, and the notes below.
-fn list(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
-    let Some(seen) = &model.seen else { return };
-    let (width, height) = (usize::from(area.width), usize::from(area.height));
-    let mut notes: Vec<Line<'_>> = Vec::new();
+fn list(model: &mut Model, width: usize, height: usize) -> Vec<Line> {
+    let Some(seen) = &model.seen else {
+        return Vec::new();
+    };
+    let mut notes: Vec<Line> = Vec::new();
     if let Some(trouble) = &seen.trouble {
         notes.extend(sentence(trouble, width, style(model, BAD)));
     }
@@ -148,7 +147,7 @@ fn list(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
     let room = height.saturating_sub(needed).max(height / 2);
     if notes.len() > room {
         notes.truncate(room.saturating_sub(1));
-        notes.push(Line::raw("  … `mcp-sessiond status` says the rest"));
+        notes.push(Line::plain("  … `mcp-sessiond status` says the rest"));
     }
     let room = height.saturating_sub(notes.len());
     let shown = room.saturating_sub(1).min(seen.rows.len());
@@ -165,19 +164,20 @@ fn list(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
     let mut all = table(model, seen, width);
     let widest = all.iter().map(Line::width).max().unwrap_or_default();
     let left = model.left.min(widest.saturating_sub(width));
-    let mut text: Vec<Line<'_>> = Vec::new();
+    let mut text: Vec<Line> = Vec::new();
     if needed > 0 && room > 0 {
         let rows = all.split_off(1);
         text.extend(all);
         text.extend(rows.into_iter().skip(first).take(shown));
     }
-    let text: Vec<Line<'_>> = text.into_iter().map(|line| from(line, left)).collect();
-    lines(frame, area, text.into_iter().chain(notes));
+    let text = text.into_iter().map(|line| line.behind(left));
+    let lines = text.chain(notes).take(height).collect();
     (model.first, model.left) = (first, left);
+    lines
 }
 
 /// The heading, and a line for each row.
-fn table(model: &Model, seen: &Snapshot, width: usize) -> Vec<Line<'static>> {
+fn table(model: &Model, seen: &Snapshot, width: usize) -> Vec<Line> {
     let cells: Vec<Vec<String>> = seen.rows.iter().map(|row| row.cells.clone()).collect();
     let width = (!model.is_wide).then_some(width.saturating_sub(MARKS[0].len()));
     let heading = listing::heading(model.is_wide);
@@ -185,26 +185,18 @@ fn table(model: &Model, seen: &Snapshot, width: usize) -> Vec<Line<'static>> {
     let laid_out = table::laid_out(heading, &cells, width);
     let line = |(number, (cells, keeper)): (usize, (Vec<table::Cell>, Option<_>))| {
         let is_selected = keeper.is_some() && keeper == model.selected;
-        let mut spans = vec![Span::raw(MARKS[usize::from(!is_selected)])];
+        let mut line = Line::plain(MARKS[usize::from(!is_selected)]);
         for (at, table::Cell { text, behind }) in cells.into_iter().enumerate() {
             let painted = if number == 0 {
                 Some(HEADING)
             } else {
                 listing::style(at, &text)
             };
-            let text = harmless(&text);
-            spans.push(Span::styled(
-                text,
-                painted.map_or_else(Style::new, |painted| style(model, painted)),
-            ));
-            spans.push(Span::raw(" ".repeat(behind)));
+            let painted = painted.map_or_else(Style::new, |painted| style(model, painted));
+            line.push(harmless(&text), painted);
+            line.push(" ".repeat(behind), Style::new());
         }
-        let line = Line::from(spans);
-        if is_selected {
-            line.patch_style(Style::new().add_modifier(Modifier::BOLD))
-        } else {
-            line
-        }
+        if is_selected { line.bold() } else { line }
     };
     laid_out
         .into_iter()
@@ -214,112 +206,33 @@ fn table(model: &Model, seen: &Snapshot, width: usize) -> Vec<Line<'static>> {
         .collect()
 }
 
-/// The log of a server, its last lines at the bottom.
-fn log(frame: &mut Frame<'_>, model: &mut Model, top: Rect, area: Rect) {
+/// The log of a server, its last lines at the bottom, and its heading.
+fn log(model: &mut Model, width: usize, height: usize) -> (Line, Vec<Line>) {
     let heading = style(model, HEADING);
-    let Page::Log(LogPage {
-        called,
-        lines: read,
-        up,
-    }) = &mut model.page
-    else {
-        return;
+    let Page::Log(LogPage { called, lines, up }) = &mut model.page else {
+        return (Line::default(), Vec::new());
     };
-    frame.render_widget(
-        Line::styled(format!("Log of {}", harmless(called)), heading),
-        top,
-    );
-    let area = below(area);
-    let (width, height) = (usize::from(area.width).max(1), usize::from(area.height));
-    let broken: Vec<String> = read
+    let top = Line::styled(format!("Log of {}", harmless(called)), heading);
+    if lines.is_empty() {
+        return (top, vec![Line::plain("nothing yet")]);
+    }
+    let broken: Vec<String> = lines
         .iter()
-        .flat_map(|line| pieces(&harmless(line), width))
+        .flat_map(|line| pieces(&harmless(line), width.max(1)))
         .collect();
     *up = (*up).min(broken.len().saturating_sub(height));
     let end = broken.len() - *up;
     let begin = end.saturating_sub(height);
-    let text = broken[begin..end]
-        .iter()
-        .map(|line| Line::raw(line.clone()));
-    if read.is_empty() {
-        lines(frame, area, [Line::raw("nothing yet")]);
-    } else {
-        lines(frame, area, text);
-    }
-}
-
-/// A line in pieces that are not wider than the screen.
-fn pieces(line: &str, width: usize) -> Vec<String> {
-    let (mut pieces, mut piece, mut taken) = (Vec::new(), String::new(), 0);
-    for letter in line.chars() {
-        let wide = if letter.is_ascii() {
-            1
-        } else {
-            Span::raw(letter.to_string()).width()
-        };
-        if taken + wide > width && taken > 0 {
-            pieces.push(std::mem::take(&mut piece));
-            taken = 0;
-        }
-        piece.push(letter);
-        taken += wide;
-    }
-    pieces.push(piece);
-    pieces
+    (top, broken[begin..end].iter().map(Line::plain).collect())
 }
 
 /// A sentence under the rows, an empty line before it.
-fn sentence(text: &str, width: usize, style: Style) -> Vec<Line<'static>> {
+fn sentence(text: &str, width: usize, style: Style) -> Vec<Line> {
     let text = wrapped(&harmless(text), Some(width));
     let lines = text
         .lines()
         .map(|line| Line::styled(line.to_owned(), style));
     std::iter::once(Line::default()).chain(lines).collect()
-}
-
-/// What is left of a line behind so many columns.
-fn from(line: Line<'static>, left: usize) -> Line<'static> {
-    if left == 0 {
-        return line;
-    }
-    let mut over = left;
-    let spans = line.spans.into_iter().map(|span| {
-        let taken = over.min(span.content.chars().count());
-        over -= taken;
-        Span::styled(
-            span.content.chars().skip(taken).collect::<String>(),
-            span.style,
-        )
-    });
-    let style = line.style;
-    Line::from(spans.collect::<Vec<_>>()).style(style)
-}
-
-/// Draws lines from the top; what does not fit is not drawn.
-fn lines<'a>(frame: &mut Frame<'_>, area: Rect, lines: impl IntoIterator<Item = Line<'a>>) {
-    for (line, y) in lines
-        .into_iter()
-        .zip(area.y..area.y.saturating_add(area.height))
-    {
-        frame.render_widget(
-            line,
-            Rect {
-                y,
-                height: 1,
-                ..area
-            },
-        );
-    }
-}
-
-/// Without the empty line at the top, where there is room for one.
-fn below(area: Rect) -> Rect {
-    let taken = u16::from(area.height > 4);
-    Rect {
-        y: area.y + taken,
-        height: area.height - taken,
-        ..area
-    }
 }
 
 /// What somebody else wrote; a tab has no width of its own.
@@ -328,21 +241,10 @@ fn harmless(text: &str) -> String {
 }
 
 /// As everything else that is printed is painted.
-fn style(model: &Model, painted: Painted) -> Style {
-    let colour = match painted.get_fg_color() {
-        Some(Anstyle::Ansi(AnsiColor::Green)) => Some(Color::Green),
-        Some(Anstyle::Ansi(AnsiColor::Red)) => Some(Color::Red),
-        Some(Anstyle::Ansi(AnsiColor::Yellow)) => Some(Color::Yellow),
-        _ => None,
-    };
-    let is_bold = painted.get_effects().contains(Effects::BOLD);
-    let style = Style::new().add_modifier(if is_bold {
-        Modifier::BOLD
+fn style(model: &Model, painted: Style) -> Style {
+    if model.has_colours {
+        painted
     } else {
-        Modifier::empty()
-    });
-    match colour {
-        Some(colour) if model.has_colours => style.fg(colour),
-        _ => style,
+        painted.fg_color(None)
     }
 }

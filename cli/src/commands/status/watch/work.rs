@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crossterm::event::{Event, read};
 use mcp_sessiond_proto::KeeperName;
-use ratatui::crossterm::event::{Event, read};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::model::{Action, Row, Snapshot};
