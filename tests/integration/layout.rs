@@ -462,8 +462,13 @@ fn what_a_test_needs_stands_behind_ignore() {
                 .and_then(|rest| rest.strip_suffix("\"]"));
             let needs = needs.unwrap_or_else(|| panic!("{}: {line}", file.display()));
             for what in needs.split(" and ") {
-                let is_seen_to = ["root", "a quiet machine", "a process of its own"]
-                    .contains(&what)
+                let is_seen_to = [
+                    "root",
+                    "a quiet machine",
+                    "a process of its own",
+                    "promtool",
+                ]
+                .contains(&what)
                     || installed.contains(&what);
                 assert!(
                     is_seen_to,

@@ -369,9 +369,22 @@ fn a_client_that_is_slow_to_ask_is_not_waited_for() {
             .status,
         431
     );
-    let text = counted(&serve, r#"connections_total{result="no_request"} "#, 5);
-    assert_well_formed(&text);
+    counted(&serve, r#"connections_total{result="no_request"} "#, 5);
     counted(&serve, r#"responses_total{status="408"} "#, 1);
+}
+
+#[test]
+#[ignore = "needs promtool"]
+fn prometheus_takes_what_is_counted() {
+    let (_world, _daemon, serve) = serving("", tiny);
+    assert_eq!(
+        serve
+            .client()
+            .send("GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .status,
+        404
+    );
+    assert_well_formed(&counted(&serve, r#"responses_total{status="404"} "#, 1));
 }
 
 /// A request on a connection that stays, and the status of its response.
