@@ -44,6 +44,7 @@ class _Opened:
 
     def __init__(self) -> None:
         self.connecting = asyncio.Lock()
+        self.connecting_lane = asyncio.Lock()
         self.calls: Connection | None = None
         # Connections for calls that wait: in the order in which they are filled.
         self.lanes: list[Connection] = []
@@ -96,7 +97,8 @@ class Connections:
         return self._by_loop.setdefault(asyncio.get_running_loop(), _Opened())
 
     async def _lane(self, opened: _Opened, deadline: Deadline) -> Connection:
-        async with opened.connecting:
+        # Not the lock of the calls: what waits may take longer to connect than a call may take in all.
+        async with opened.connecting_lane:
             opened.lanes = [lane for lane in opened.lanes if not lane.is_ended]
             free = next((lane for lane in opened.lanes if lane.in_flight < _REQUESTS_MAX), None)
             if free is None and len(opened.lanes) < _LANES_MAX:
