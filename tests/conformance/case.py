@@ -1,17 +1,20 @@
 """A case: steps, each of which sends something or does something to a process, and says what has to come of it."""
 
+import base64
 import contextlib
+import datetime
 import itertools
 import json
 import time
 
-from exchange import Exchange, Silent
-from matcher import MISSING, Mismatch, match, substitute
+from exchange import PATIENCE, Exchange, Silent
+from matcher import MISSING, Mismatch, fits, match, substitute
 
 SESSION = "mcp-session-id"
 VERSION = "mcp-protocol-version"
 LATEST = "2025-11-25"
 MODERN = "2026-07-28"
+TASKS = "io.modelcontextprotocol/tasks"
 KEYS = itertools.count(1)
 # A server that ends again and again is started again within 30 s.
 AGAIN_PATIENCE, AGAIN_PAUSE = 60, 0.1
@@ -21,6 +24,11 @@ class Failed(Exception):
     """A step has not gone as the case says."""
 
 
+def repeated(value):
+    """`{"~repeat": "x", "times": n}`: so long a text, or list."""
+    return value["~repeat"] * value["times"] if isinstance(value, dict) and "~repeat" in value else value
+
+
 class Run:
     """One case against one world."""
 
@@ -28,7 +36,11 @@ class Run:
         self.case, self.world = case, world
         # Keys and callers are this run's own, so that cases can share a world.
         number = next(KEYS)
-        self.names = {"key": f"k{number}-{id(self) & 0xffff}", "me": f"t{number}", "other": f"t{number}x"}
+        key = f"k{number}-{id(self) & 0xffff}"
+        self.names = {"key": key, "me": f"t{number}", "other": f"t{number}x", "gate": str(world.gates / key)}
+        self.names |= {name.lower(): {"action": "accept", "content": {"name": name}} for name in ("Ann", "Bob", "Eve", "red")}
+        # What the target has said before is another case's.
+        self.said = world.said()
         self.open = {}
         self.sessions = {}
 
@@ -127,12 +139,92 @@ class Run:
     def modern(self, step, path):
         """A request of MCP 2026-07-28, which has no session: versions and capabilities come with each."""
         asked = dict(step["modern"])
+        if "notifications" in asked:
+            asked["notifications"] = {name: repeated(value) for name, value in asked["notifications"].items()}
         method = asked.pop("method", "tools/call")
         params = {"name": asked.pop("tool"), "arguments": asked} if "tool" in asked else asked
-        meta = {"protocolVersion": MODERN, "clientCapabilities": {}, "clientInfo": {"name": "conformance", "version": "1"}}
+        # A state that the server did not send is not sent back.
+        if params.get("requestState") == "$state" and "state" not in self.names:
+            del params["requestState"]
+        capabilities = step.get("capabilities", self.world.target.get("capabilities", {}))
+        meta = {"protocolVersion": MODERN, "clientCapabilities": capabilities, "clientInfo": {"name": "conformance", "version": "1"}}
         params["_meta"] = {f"io.modelcontextprotocol/{name}": value for name, value in meta.items()} | params.get("_meta", {})
-        headers = {VERSION: MODERN, "mcp-method": method, **({"mcp-name": params["name"]} if "name" in params else {}), **step.get("headers", {})}
-        self.post({**step, "post": {"method": method, "params": params}, "session": None, "headers": headers}, path)
+        names = [params[name] for name in ("name", "taskId") if name in params]
+        headers = {VERSION: MODERN, "mcp-method": method, **({"mcp-name": names[0]} if names else {}), **step.get("headers", {})}
+        post = {**step, "post": {"method": method, "params": params}, "session": None, "headers": headers}
+        if "until" not in step:
+            self.post(post, path)
+            return
+        # A client of tasks polls.
+        deadline, names = time.monotonic() + PATIENCE, dict(self.names)
+        while True:
+            try:
+                self.post({**post, "expect": step["until"]}, path)
+                return
+            except Mismatch:
+                if time.monotonic() > deadline:
+                    raise
+                self.names = dict(names)
+
+    # Tasks of MCP 2026-07-28.
+
+    def begin_task(self, step, path):
+        """A call that goes on as a task, whose id and what its parts are get names: `"task"`, unless `name` says another."""
+        name = step.get("name", "task")
+        for old in (name, f"{name}_session", f"{name}_secret"):
+            self.names.pop(old, None)
+        created = {"resultType": "task", "taskId": f"${name}", **step.get("is", {})}
+        self.modern({**step, "modern": step["begin task"], "expect": {"result": created}}, path)
+        self.names[f"{name}_session"], _, self.names[f"{name}_secret"] = self.names[name].partition(".")
+
+    def task(self, step, path):
+        """`tasks/get`: what the task `is`, or what it becomes (`until`)."""
+        kind = "until" if "until" in step else "expect"
+        wanted = step["until"] if kind == "until" else step["is"]
+        self.modern({**step, "modern": {"method": "tasks/get", "taskId": step["task"]}, kind: {"result": wanted}}, path)
+
+    def acknowledged(self, step, path):
+        """`tasks/update`, with the answers in `with`, or `tasks/cancel`, which are acknowledged by an empty result."""
+        params = {"method": "tasks/cancel", "taskId": step.get("cancel")}
+        if "update" in step:
+            answers = {substitute(key, self.names): answer for key, answer in step["with"].items()}
+            params = {"method": "tasks/update", "taskId": step["update"], "inputResponses": answers}
+        self.modern({**step, "modern": params, "expect": {"result": {"~only": {"resultType": "complete"}}}}, path)
+
+    def logged(self, step, _):
+        """The target has said this word, in its log or on its output, since the case or the last such step began."""
+        self.said = self.world.wait_said(step["logged"], self.said)
+
+    def check(self, step, _):
+        """What a name stands for."""
+        match(step["is"], substitute(step["check"], self.names), self.names, step["check"])
+
+    def log(self, step, _):
+        """How often the target has said each of these (`says` in targets.json has its words), and what it has never said."""
+        said = (self.world.root / "start.log").read_text(errors="replace")
+        for words, times in step["log"]["times"].items():
+            match(times, said.count(self.world.target.get("says", {}).get(words, words)), self.names, f"how often it has said {words}")
+        match({"~lacks": substitute(step["log"]["lacks"], self.names)}, said, self.names, "the log")
+
+    def answer_all(self, step, path):
+        """Waits until a task asks so many questions, and gives each the answer that is its message's."""
+        by = step["by"]
+        asked = [[{"~any": True}, {}] for _ in range(step.get("count", len(by)))]
+        self.names.pop("asked", None)
+        self.task({"task": step["answer all"], "until": {"inputRequests": {"~entries": asked}}}, path)
+        self.task({"task": step["answer all"], "is": {"inputRequests": "$asked"}}, path)
+        answers = {key: by[one["params"]["message"]] for key, one in self.names["asked"].items()}
+        self.acknowledged({"update": step["answer all"], "with": answers}, path)
+
+    def repeat(self, step, _):
+        """The same steps so often, or for `each` of some values, which has this name, and with `64` behind it in Base64 as SEP-2243 has it."""
+        values = step["of"] if "each" in step else range(step["times"])
+        for value in values:
+            if "each" in step:
+                self.names[step["each"]] = value = substitute(repeated(value), self.names)
+                self.names[f"{step['each']}64"] = f"=?base64?{base64.b64encode(str(value).encode()).decode()}?="
+            for one in step.get("steps", step.get("repeat")):
+                self.step(one)
 
     def get(self, step, path):
         defaults = {"accept": "text/event-stream"}
@@ -200,8 +292,9 @@ class Run:
 
     def expect(self, exchange, expected, is_open=False):
         expected = dict(expected)
-        if "status" in expected:
-            wanted = expected.pop("status")
+        # An answer with an error may have what the SDK has for it.
+        if "status" in expected or "error" in expected:
+            wanted = expected.pop("status", 200)
             wanted = wanted if isinstance(wanted, list) else [wanted]
             # Which status the SDK has for the same refusal, with its reason in targets.json.
             same = self.world.target.get("same", {})
@@ -214,7 +307,7 @@ class Run:
             found = exchange.header(name)
             match(pattern, MISSING if found is None else found, self.names, name)
         if "events" in expected:
-            self.events(exchange, expected.pop("events"), is_open)
+            self.events(exchange, expected.pop("events"), expected.pop("skip", False))
         for kind in ("has", "lacks"):
             if kind in expected:
                 match({f"~{kind}": substitute(expected.pop(kind), self.names)}, exchange.body.decode("utf-8", "replace"), self.names, "the body")
@@ -222,7 +315,7 @@ class Run:
             match(pattern, self.found(exchange, what), self.names, what)
 
     def found(self, exchange, what):
-        """`answer`: the answer to the request; `text`: the text of its result; `error`: its error; `messages`: all messages; `json`: the body."""
+        """`answer`: the answer to the request; `result`: its result, `text`: the text of that; `error`: its error; `messages`: all messages; `json`: the body."""
         messages = [message for _, message in exchange.messages()]
         if what == "messages":
             return messages
@@ -252,27 +345,41 @@ class Run:
             return answers[0]["error"]
         if what == "outcome":
             return (answers[0].get("error", {}).get("data") or {}).get("outcome", MISSING)
-        if what == "text":
+        if what == "refused":
+            # FastMCP has a result of a tool for it.
+            told = answers[0].get("error") or answers[0]["result"]
+            text = told.get("message") or told["content"][0]["text"]
+            return (told.get("code") == -32603 or told.get("isError") is True) and "again" in text
+        if what in ("text", "result"):
             if "result" not in answers[0]:
                 raise Mismatch(f"there is no result in {json.dumps(answers[0])[:400]}")
+            if what == "result":
+                return answers[0]["result"]
             content = answers[0]["result"].get("content") or [{}]
             return content[0].get("text", MISSING)
         raise ValueError(f"there is nothing called {what} to expect")
 
-    def events(self, exchange, patterns, is_open):
-        """The next messages of a stream, in this order. `event` binds the event's id; `times`: so many in a row."""
+    def events(self, exchange, patterns, skip):
+        """The next messages of a stream, in this order. `event` binds the event's id; `times`: so many in a row. `skip`: those before the first
+        that fits are passed over.
+        """
         for pattern in patterns:
             pattern = dict(pattern)
             event, times = pattern.pop("event", None), pattern.pop("times", 1)
             for _ in range(times):
-                while len(exchange.messages()) <= exchange.seen:
-                    if not exchange.more() and len(exchange.messages()) <= exchange.seen:
-                        raise Mismatch(f"the stream ended before {json.dumps(pattern)}: {exchange.body[-400:]!r}")
-                number, message = exchange.messages()[exchange.seen]
-                exchange.seen += 1
+                number, message = self.next_message(exchange, pattern)
+                while skip and not fits(pattern, message, self.names):
+                    number, message = self.next_message(exchange, pattern)
                 match(pattern, message, self.names, "event")
             if event:
                 match(event, number if number is not None else MISSING, self.names, "the event's id")
+
+    def next_message(self, exchange, pattern):
+        while len(exchange.messages()) <= exchange.seen:
+            if not exchange.more() and len(exchange.messages()) <= exchange.seen:
+                raise Mismatch(f"the stream ended before {json.dumps(pattern)}: {exchange.body[-400:]!r}")
+        exchange.seen += 1
+        return exchange.messages()[exchange.seen - 1]
 
     # What else a step may be.
 
@@ -303,14 +410,28 @@ class Run:
     def do(self, step, _):
         order = step["do"]
         if order == "kill":
+            self.names["killed"] = datetime.datetime.now(datetime.timezone.utc).isoformat()
             self.world.kill()
             self.world.start()
         elif order == "deploy":
             # The same app in another version, which has a tool that the former one had not.
             self.world.deploy()
+        elif order == "end":
+            # As a supervisor ends it, by SIGTERM.
+            self.world.end()
+            self.world.start()
         elif order == "kill daemon":
             self.world.kill("daemon")
-            self.world._start_daemon()
+            self.world.start_daemon()
+        elif order == "stop daemon":
+            self.world.kill("daemon")
+        elif order == "start daemon":
+            self.world.start_daemon()
+        elif order == "kill all":
+            self.world.kill("daemon")
+            self.world.kill()
+            self.world.start_daemon()
+            self.world.start()
         elif order == "kill server":
             self.world.kill_servers()
         elif order == "restart behind":
@@ -353,5 +474,7 @@ class Run:
 VERBS = {
     "begin": Run.begin, "post": Run.post, "modern": Run.modern, "get": Run.get, "raw": Run.raw, "request": Run.request, "read": Run.read, "close": Run.close, "do": Run.do,
     "wait": Run.wait, "executed": Run.executed, "upstream": Run.upstream, "received": Run.received, "let": Run.bind,
+    "begin task": Run.begin_task, "task": Run.task, "update": Run.acknowledged, "cancel": Run.acknowledged, "logged": Run.logged, "log": Run.log, "check": Run.check,
+    "answer all": Run.answer_all, "repeat": Run.repeat, "each": Run.repeat,
     "delete": lambda run, step, path: run.exchange("DELETE", path, run.headers(step, {}), b"", step),
 }

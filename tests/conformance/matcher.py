@@ -10,8 +10,14 @@ have others. A list is compared item by item. `{"~": …}` with one of these is 
   {"~any": true}            whatever is there
   {"~missing": true}        nothing is there
   {"~form": expression}     a text of this regular expression, as a whole
+  {"~only": object}         an object with these members and no others but `_meta`
+  {"~entries": [[k, p]…]}   an object with as many members, each of which has a value that fits; its name fits, or is bound
+  {"~within a second": t}   a moment that is no more than a second after the moment t
+  {"~bytes": n}             a text of so many bytes
+  {"~if": pattern}          nothing, or what fits
 """
 
+import datetime
 import json
 import re
 
@@ -33,6 +39,14 @@ def substitute(value, names):
     if isinstance(value, list):
         return [substitute(one, names) for one in value]
     return value
+
+
+def fits(pattern, found, names):
+    try:
+        match(pattern, found, dict(names))
+    except Mismatch:
+        return False
+    return True
 
 
 def match(pattern, found, names, where=""):
@@ -78,6 +92,26 @@ def match(pattern, found, names, where=""):
         elif kind == "~form":
             if found is MISSING or not re.fullmatch(wanted, text):
                 fail(f"a text like {wanted}")
+        elif kind == "~only":
+            match(wanted, found, names, where)
+            more = found.keys() - wanted.keys() - {"_meta"}
+            if more:
+                fail(f"nothing but {', '.join(wanted)}")
+        elif kind == "~entries":
+            if not isinstance(found, dict) or len(found) != len(wanted):
+                fail(f"an object with {len(wanted)} members")
+            for name, value in wanted:
+                match([name, value], next(([key, one] for key, one in found.items() if fits(value, one, names)), MISSING), names, where)
+        elif kind == "~within a second":
+            moments = [datetime.datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (found, substitute(wanted, names))]
+            if (moments[0] - moments[1]).total_seconds() > 1:
+                fail(f"within a second of {moments[1]}")
+        elif kind == "~if":
+            if found is not MISSING:
+                match(wanted, found, names, where)
+        elif kind == "~bytes":
+            if not isinstance(found, str) or len(found.encode()) != wanted:
+                fail(f"a text of {wanted} bytes")
         else:
             raise ValueError(f"there is no matcher {kind}")
     elif isinstance(pattern, str) and re.fullmatch(r"\$\w+", pattern):

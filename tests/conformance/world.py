@@ -34,7 +34,7 @@ class World:
         for folder in (self.directory, self.gates, self.revoked):
             folder.mkdir(mode=0o700)
         self.journal.touch()
-        (self.root / "config.toml").write_text(SETTINGS + settings)
+        (self.root / "config.toml").write_text(SETTINGS + target.get("settings", "") + settings)
         with open(os.open(self.root / "serve.token", os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
             file.write(f"{TOKEN}\n")
         self.environment = {"HOME": str(self.root), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TMPDIR": str(self.root),
@@ -43,13 +43,13 @@ class World:
         self.ports = {"start": 0, "behind": 0}
         self.processes = {}
         try:
-            self._start_daemon()
+            self.start_daemon()
             self.start()
         except BaseException:
             self.close()
             raise
 
-    def _start_daemon(self):
+    def start_daemon(self):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
             ready.bind(str(self.root / "ready"))
             ready.settimeout(PATIENCE * 2)
@@ -67,7 +67,7 @@ class World:
                 self._launch(which)
 
     def _launch(self, which):
-        fill = {"sessiond": self.sessiond, "python": sys.executable, "here": HERE, "root": self.root, "journal": self.journal, "gates": self.gates,
+        fill = {"sessiond": self.sessiond, "python": sys.executable, "here": HERE, "client": ROOT / "client", "root": self.root, "journal": self.journal, "gates": self.gates,
                 "revoked": self.revoked, "venvs": ROOT / "target" / "py", "debug": Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve() / "debug", "port": self.ports[which],
                 "upstream": f"http://127.0.0.1:{self.ports['behind']}/mcp"}
         command = [part.format(**fill) for part in self.target[which]]
@@ -78,8 +78,29 @@ class World:
         if "http://" not in line:
             raise Silent(f"the target does not listen: {line!r} {(self.root / f'{which}.log').read_text()[-2000:]}")
         self.ports[which] = int(line.split("http://", 1)[1].split("/", 1)[0].rsplit(":", 1)[1])
-        # What it says later is of no interest, and must not fill the pipe.
-        threading.Thread(target=shutil.copyfileobj, args=(process.stdout, open(os.devnull, "wb")), daemon=True).start()
+        # What it says later must not fill the pipe, and may be what a case waits for.
+        threading.Thread(target=self._note, args=(process.stdout, which), daemon=True).start()
+
+    def _note(self, output, which):
+        with output, open(self.root / f"{which}.log", "ab", buffering=0) as log:
+            for line in output:
+                log.write(line)
+
+    def said(self):
+        """How many bytes the target has said so far."""
+        return (self.root / "start.log").stat().st_size
+
+    def wait_said(self, word, after):
+        """Waits until the target says this word behind so many bytes, and returns where it ends."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            log = (self.root / "start.log").read_bytes()
+            found = log.find(word.encode(), after)
+            if found >= 0:
+                return found + len(word)
+            if time.monotonic() > until:
+                raise Silent(f"the target does not say {word}: {log[after:][-600:]!r}")
+            time.sleep(0.01)
 
     @property
     def address(self):
@@ -88,6 +109,12 @@ class World:
     def headers(self, caller):
         fill = {"token": TOKEN, "as": caller or ANYBODY}
         return {name: value.format(**fill) for name, value in self.target["headers"].items()}
+
+    def end(self):
+        """Ends the target as SIGTERM does, and waits until it is gone."""
+        process = self.processes.pop("start")
+        process.terminate()
+        process.wait(PATIENCE)
 
     def kill(self, which="start"):
         """Kills it as SIGKILL does, and waits until it is gone."""

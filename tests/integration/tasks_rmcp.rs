@@ -1,7 +1,5 @@
-//! The rules of the Tasks extension (SEP-2663) for servers, at a server on rmcp, by raw HTTP.
-//!
-//! `rules` and `lives` run on SQLite and in memory, or on the storage that
-//! `MCP_SESSIOND_TEST_STORAGE` names by its URL.
+//! The Tasks extension (SEP-2663) of servers on rmcp, by raw HTTP: what `tests/conformance/tasks`, which
+//! has its rules, does not ask of every language.
 
 mod client;
 mod example;
@@ -9,7 +7,6 @@ mod lives;
 #[cfg(any(feature = "postgres", feature = "dynamodb"))]
 pub(crate) mod machines;
 mod races;
-mod rules;
 mod stdio;
 
 use std::io::Write as _;
@@ -22,8 +19,6 @@ use crate::world;
 use client::Client;
 
 const TASKS: &str = "io.modelcontextprotocol/tasks";
-const INVALID: i64 = -32602;
-const NO_METHOD: i64 = -32601;
 
 /// A daemon, and a server of a service that no other place has.
 struct Setup {
@@ -37,15 +32,10 @@ struct Setup {
 
 impl Setup {
     fn new(storage: &str) -> Self {
-        Self::with(storage, "", &[])
-    }
-
-    /// With more in the daemon's configuration, and these variables of the server's.
-    fn with(storage: &str, configuration: &str, variables: &[(&str, &str)]) -> Self {
-        let world = world(&format!("[storage]\nurl = \"{storage}\"\n{configuration}"));
+        let world = world(&format!("[storage]\nurl = \"{storage}\"\n"));
         let daemon = world.daemon();
         let service = format!("tasks-{:08x}", fastrand::u32(..));
-        let server = world.tasks_server(&[&[("SERVICE", &*service)], variables].concat());
+        let server = world.tasks_server(&[("SERVICE", &service)]);
         Self {
             world,
             daemon,
@@ -69,14 +59,6 @@ impl Setup {
     fn gate(&mut self) -> Gate {
         self.gates += 1;
         Gate(self.world.root().join(format!("gate-{}", self.gates)))
-    }
-
-    /// Nothing that tells a client's task from others is in the server's log.
-    #[track_caller]
-    fn assert_silent(&self, task: &str) {
-        let (session, own) = task.split_once('.').expect("two parts");
-        let log = self.server.errors.text();
-        assert!(!log.contains(session) && !log.contains(own), "{log}");
     }
 }
 
@@ -104,61 +86,16 @@ impl Gate {
     }
 }
 
-/// The storages in which the rules are tried.
-fn storages() -> Vec<String> {
-    let given = std::env::var("MCP_SESSIOND_TEST_STORAGE");
-    given.map_or_else(
-        |_| vec!["sqlite:".into(), "memory:".into()],
-        |given| vec![given],
-    )
-}
-
-/// Tries a case in each storage.
+/// Tries a case in each storage of one machine.
 fn each(case: impl Fn(&mut Setup)) {
-    for storage in storages() {
-        case(&mut Setup::new(&storage));
-    }
-}
-
-/// Tries a case that kills the daemon: in each storage that outlives it.
-fn kept(variables: &[(&str, &str)], case: impl Fn(&mut Setup)) {
-    for storage in storages().iter().filter(|storage| *storage != "memory:") {
-        case(&mut Setup::with(storage, "", variables));
+    for storage in ["sqlite:", "memory:"] {
+        case(&mut Setup::new(storage));
     }
 }
 
 /// What people answer to whoever asks for a name.
 fn named(name: &str) -> Value {
     json!({"action": "accept", "content": {"name": name}})
-}
-
-#[track_caller]
-fn assert_missing(answer: &Value, required: &Value) {
-    let error = &answer["error"];
-    assert_eq!(
-        (&error["code"], &error["data"]["requiredCapabilities"]),
-        (&json!(-32021), required),
-        "{answer}"
-    );
-}
-
-/// Whoever has asked must declare the extension.
-#[track_caller]
-fn assert_undeclared(answer: &Value) {
-    assert_missing(answer, &json!({"extensions": {TASKS: {}}}));
-    assert_eq!(answer["http"], 400, "{answer}");
-}
-
-#[track_caller]
-fn assert_error(answer: &Value, code: i64) {
-    let error = &answer["error"];
-    assert_eq!(error["code"], code, "{answer}");
-    assert!(
-        error["message"]
-            .as_str()
-            .is_some_and(|message| !message.is_empty()),
-        "{answer}"
-    );
 }
 
 /// The task has failed, and nobody knows what became of it.

@@ -12,9 +12,9 @@ from modern import Modern
 
 HERE = Path(__file__).resolve().parent
 WORKERS = {
-    "TypeScript": ["node", str(HERE / "tasks.mjs")],
-    "Python": [str(support.INSTALLED / "mcp2" / "bin" / "python"), str(HERE / "tasks.py")],
-    "Rust": [str(Path(os.environ.get("CARGO_TARGET_DIR") or support.ROOT / "target") / "debug" / "tasks-server")],
+    "TypeScript": ["node", str(support.ROOT / "client" / "typescript" / "test" / "sdks" / "tasks.mjs"), "{port}"],
+    "Python": [str(support.INSTALLED / "mcp2" / "bin" / "python"), str(support.HERE / "task_server.py"), "mcp2", ":{port}", "{directory}/journal"],
+    "Rust": [str(Path(os.environ.get("CARGO_TARGET_DIR") or support.ROOT / "target") / "debug" / "tasks-server"), "127.0.0.1:{port}"],
 }
 
 
@@ -41,17 +41,16 @@ class Tasks(unittest.TestCase):
 
     def start(self, language):
         port = self.ports.setdefault(language, free_port())
-        # What Rust's is told by variables, the others have in their sources.
-        address = f"127.0.0.1:{port}" if language == "Rust" else str(port)
+        command = [part.format(port=port, directory=self.daemon.directory) for part in WORKERS[language]]
         environment = {**self.daemon.environment, "SERVICE": "languages"}
         log = self.daemon.directory / "log"
         with log.open("a") as errors:
-            process = subprocess.Popen([*WORKERS[language], address], env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
+            process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
         self.processes[language] = process
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        self.assertTrue(process.stdout.readline().startswith("listening"), log.read_text())
+        self.assertIn("http://127.0.0.1", process.stdout.readline(), log.read_text())
 
     def clients(self, first=None, token=None):
         """A client of each worker, beginning with this one's."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from raw import Raw
@@ -17,18 +16,13 @@ _NAMES = {"tools/call": "name", "tasks/get": "taskId", "tasks/update": "taskId",
 
 
 class Modern(Raw):
-    """`extensions`: those that each request declares."""
-
-    def __init__(self, port: int, token: str | None = None, extensions: tuple[str, ...] = (TASKS,)) -> None:
+    def __init__(self, port: int, token: str | None = None) -> None:
         super().__init__(port, token, VERSION)
-        self.capabilities: dict[str, Any] = {
-            "elicitation": {"form": {}},
-            "extensions": {name: {} for name in extensions},
-        }
+        self.capabilities: dict[str, Any] = {"elicitation": {"form": {}}, "extensions": {TASKS: {}}}
 
-    def said(self, method: str, *, header: str | None = None, **params: Any) -> Any:
-        """The answer to a request, with its status of HTTP. `header` takes the place of the name in the headers."""
-        message, headers = self.written(method, header, params)
+    def said(self, method: str, **params: Any) -> Any:
+        """The answer to a request, with its status of HTTP."""
+        message, headers = self.written(method, params)
         response = self.send("POST", message, **headers)
         try:
             kind = response.header("content-type") or ""
@@ -37,19 +31,9 @@ class Modern(Raw):
         finally:
             response.close()
 
-    @contextlib.contextmanager
-    def listening(self, filter: dict[str, Any]) -> Iterator[Iterator[Any]]:
-        """The messages of a subscription."""
-        message, headers = self.written("subscriptions/listen", None, {"notifications": filter})
-        response = self.send("POST", message, **headers)
-        try:
-            yield (message for _, message in response.messages())
-        finally:
-            response.close()
-
     def hang_up(self, begun: Callable[[], object], method: str, **params: Any) -> None:
         """Sends a request, waits for what it begins, and closes the connection."""
-        message, headers = self.written(method, None, params)
+        message, headers = self.written(method, params)
         headers["Accept"] = "application/json, text/event-stream"
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -57,9 +41,7 @@ class Modern(Raw):
         begun()
         connection.close()
 
-    def written(
-        self, method: str, header: str | None, params: dict[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, str]]:
+    def written(self, method: str, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         """A request with its headers."""
         meta = {
             f"{_META}protocolVersion": VERSION,
@@ -68,7 +50,7 @@ class Modern(Raw):
         }
         headers = {"MCP_Protocol_Version": VERSION, "Mcp_Method": method}
         if method in _NAMES:
-            headers["Mcp_Name"] = str(params[_NAMES[method]]) if header is None else header
+            headers["Mcp_Name"] = str(params[_NAMES[method]])
         return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}, headers
 
     def call(self, tool: str, **arguments: Any) -> Any:

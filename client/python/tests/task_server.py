@@ -1,12 +1,13 @@
-"""A server with the Tasks extension: task_server.py mcp2|fastmcp DESCRIPTOR JOURNAL [auth]
+"""A server with the Tasks extension: task_server.py mcp2|fastmcp DESCRIPTOR|:PORT|stdio JOURNAL [auth]
 
-With `auth` it takes tokens such as `alice.1`, whose subject is `alice`, and `.1`, which has none. DESCRIPTOR is `stdio` for a server on that.
+With `auth` it takes tokens such as `alice.1`, whose subject is `alice`, and `.1`, which has none. SERVICE names its service (`test`). The tools
+that tests/conformance/tasks calls are those of tests/harness/bin/tasks_server.rs.
 
 It prints a line once it listens. Its tools write a line in the journal, and wait for files beside it.
 
   plain {}            answers
   whole {}            goes on as a task from its beginning on
-  work {gate}         goes on as a task, and waits for the file `gate`
+  work {gate}         goes on as a task, and waits for the file `gate`, if one is named
   greet {}            asks for a name, and then for a colour, and greets
   pair {gate}         asks for two names at once, and waits for `gate`
   late {}             answers, begins a task once the file `late` is there, and writes in the journal what that raises
@@ -14,6 +15,7 @@ It prints a line once it listens. Its tools write a line in the journal, and wai
   slow {}             never answers, nor goes on as a task
   fail {}             ends by an error of JSON-RPC
   wrong {}            ends by an error of the tool
+  structured {}       has a structured result
   huge {bytes}        ends by an error of JSON-RPC whose message has so many bytes
   names {}            asks twice at once, once by a name that it gives itself
   long {}             has messages that are too long, the second one once there is the file `long`
@@ -22,7 +24,7 @@ It prints a line once it listens. Its tools write a line in the journal, and wai
   big {bytes}         has a result of so many bytes
   required {}         the same, by what FastMCP says of a tool
   must {}             can't answer without a task
-  guarded {}          asks for a name by `InputRequiredResult` (SEP-2322), and then goes on as a task
+  guarded {}          asks for a name by `InputRequiredResult` (SEP-2322), then goes on as a task, and asks for another
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ from mcp_sessiond.request_state import request_state_security
 kind, directory = sys.argv[1], Path(sys.argv[3]).parent
 journal = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
-OPTIONS = Options(timeout=2)
+OPTIONS = Options(timeout=2, start=False)
+SERVICE = os.environ.get("SERVICE", "test")
 has_auth = sys.argv[4:] == ["auth"]
 
 
@@ -65,8 +68,8 @@ if kind == "mcp2":
 
     from mcp_sessiond.durable_tasks import DurableTasks
 
-    tasks = DurableTasks("test", tools=["whole"], ttl_ms=3_600_000, poll_ms=50, options=OPTIONS)
-    security = request_state_security("test", options=OPTIONS)
+    tasks = DurableTasks(SERVICE, tools=["whole"], ttl_ms=3_600_000, poll_ms=50, options=OPTIONS)
+    security = request_state_security(SERVICE, options=OPTIONS)
     more: dict[str, Any] = {"request_state_security": security, "middleware": [tasks.listening]}
     if has_auth:
         settings = AuthSettings.model_validate({"issuer_url": "https://a", "resource_server_url": None})
@@ -84,10 +87,10 @@ else:
     class FastVerifier(TokenVerifier):
         verify_token = Verifier.verify_token
 
-    security = request_state_security("test", options=OPTIONS)
+    security = request_state_security(SERVICE, options=OPTIONS)
     auth = FastVerifier() if has_auth else None
     server = FastMCP("test", request_state_security=security, auth=auth)
-    server.add_extension(DurableTasks("test", ttl_ms=3_600_000, poll_ms=50, options=OPTIONS))
+    server.add_extension(DurableTasks(SERVICE, ttl_ms=3_600_000, poll_ms=50, options=OPTIONS))
 
 
 later: set[asyncio.Task[None]] = set()
@@ -102,8 +105,8 @@ def begun(name: str) -> None:
     os.write(journal, f"{name} {os.getpid()}\n".encode())
 
 
-async def until(gate: str) -> None:
-    while not (directory / gate).exists():
+async def until(gate: str | None) -> None:
+    while gate and not (directory / gate).exists():
         await asyncio.sleep(0.005)
 
 
@@ -118,7 +121,7 @@ async def whole() -> str:
 
 
 @server.tool()
-async def work(gate: str, ctx: Context) -> str:
+async def work(ctx: Context, gate: str | None = None) -> str:
     task = await begin_task(message="begun")
     begun("work")
     await task.tell("half of it is done")
@@ -126,7 +129,7 @@ async def work(gate: str, ctx: Context) -> str:
     try:
         await until(gate)
     except asyncio.CancelledError:
-        begun("cancelled")
+        begun("dropped")
         raise
     return "worked"
 
@@ -150,7 +153,7 @@ async def early() -> str:
     try:
         await begin_task()
     except asyncio.CancelledError:
-        begun("cancelled")
+        begun("dropped")
         raise
     return "early"
 
@@ -161,21 +164,21 @@ async def slow() -> str:
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
-        begun("cancelled")
+        begun("dropped")
         raise
     return "slow"
 
 
 @server.tool()
 async def greet() -> str:
-    task = await begin_task()
+    task = await begin_task(message="begun")
     name = await task.ask("elicitation/create", form("Who are you?"))
     colour = await task.ask("elicitation/create", form("Which colour?"), key="colour")
     return f"Hello, {name['content']['name']} in {colour['content']['name']}!"
 
 
 @server.tool()
-async def pair(gate: str) -> str:
+async def pair(gate: str | None = None) -> str:
     task = await begin_task()
     asked = (task.ask("elicitation/create", form(key), key=key) for key in ("first", "second"))
     first, second = await asyncio.gather(*asked)
@@ -239,14 +242,25 @@ async def wrong() -> str:
 
 
 @server.tool()
+async def structured() -> dict[str, int]:
+    await begin_task()
+    return {"n": 7}
+
+
+@server.tool()
 async def big(bytes: int) -> str:
     await begin_task()
     return "x" * bytes
 
 
 @server.tool()
-async def short() -> str:
+async def short(gate: str | None = None) -> str:
     await begin_task(ttl_ms=300)
+    try:
+        await until(gate)
+    except asyncio.CancelledError:
+        begun("dropped")
+        raise
     return "short"
 
 
@@ -272,8 +286,9 @@ async def guarded(ctx: Context) -> str | InputRequiredResult:
     if not answers:
         asked = {"name": {"method": "elicitation/create", "params": form("Who are you?")}}
         return InputRequiredResult.model_validate({"inputRequests": asked})
-    await begin_task()
-    return f"Hello, {answers['name'].content['name']}!"
+    task = await begin_task()
+    other = await task.ask("elicitation/create", form("Who else?"))
+    return f"{answers['name'].content['name']} and {other['content']['name']}"
 
 
 @server.tool()
@@ -289,7 +304,10 @@ if sys.argv[2] == "stdio":
     server.run("stdio")
     sys.exit()
 app = server.http_app(path="/mcp") if kind == "fastmcp" else server.streamable_http_app()
-app = durable(app, service="test", modern="pass")
-listening = socket.socket(fileno=int(sys.argv[2]))
+app = durable(app, service=SERVICE, modern="pass")
+if sys.argv[2].startswith(":"):
+    listening = socket.create_server(("127.0.0.1", int(sys.argv[2][1:])))
+else:
+    listening = socket.socket(fileno=int(sys.argv[2]))
 print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
 uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([listening])

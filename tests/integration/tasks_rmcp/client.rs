@@ -25,27 +25,12 @@ impl Client {
         }
     }
 
-    /// The same client, which declares these capabilities.
-    pub(super) fn declaring(&self, declared: Value) -> Self {
-        Self {
-            declared,
-            ..self.clone()
-        }
-    }
-
     /// The same client, which takes no tasks.
     pub(super) fn plain(&self) -> Self {
-        self.declaring(json!({"elicitation": {}}))
-    }
-
-    /// The same client with this bearer token.
-    pub(super) fn bearing(&self, token: &str) -> Self {
-        let mut client = self.clone();
-        client
-            .http
-            .headers
-            .push(("Authorization".into(), format!("Bearer {token}")));
-        client
+        Self {
+            declared: json!({"elicitation": {}}),
+            ..self.clone()
+        }
     }
 
     fn written(&mut self, method: &str, mut params: Value) -> String {
@@ -58,33 +43,24 @@ impl Client {
             .to_string()
     }
 
-    /// Sends a request, and returns the one message that comes, which answers it, with the status
-    /// of HTTP beside it. `name` is the header of that name.
-    pub(super) fn ask_as(&mut self, name: &str, method: &str, params: Value) -> Value {
-        let message = self.written(method, params);
-        let mut reply = self.http.ask("POST", &headers(method, name), &message);
-        let mut answer = if reply.header("content-type") == Some("text/event-stream") {
-            let mut said = Vec::new();
-            while let Some(event) = reply.event() {
-                said.extend((!event.data.is_empty()).then(|| event.message()));
-            }
-            assert_eq!(said.len(), 1, "{said:?}");
-            said.remove(0)
-        } else {
-            reply.message()
-        };
-        answer["http"] = reply.status.into();
-        answer
-    }
-
-    /// As [`Client::ask_as`], with the header that belongs to the parameters.
-    pub(super) fn ask(&mut self, method: &str, params: Value) -> Value {
+    /// Sends a request, and returns the one message that comes, which answers it.
+    fn ask(&mut self, method: &str, params: Value) -> Value {
         let name = params["name"]
             .as_str()
             .or(params["taskId"].as_str())
             .unwrap_or_default()
             .to_owned();
-        self.ask_as(&name, method, params)
+        let message = self.written(method, params);
+        let mut reply = self.http.ask("POST", &headers(method, &name), &message);
+        if reply.header("content-type") != Some("text/event-stream") {
+            return reply.message();
+        }
+        let mut said = Vec::new();
+        while let Some(event) = reply.event() {
+            said.extend((!event.data.is_empty()).then(|| event.message()));
+        }
+        assert_eq!(said.len(), 1, "{said:?}");
+        said.remove(0)
     }
 
     /// Sends a call, waits for what it brings about, and hangs up.
@@ -97,7 +73,7 @@ impl Client {
 
     /// What a request comes to.
     #[track_caller]
-    pub(super) fn result(&mut self, method: &str, params: Value) -> Value {
+    fn result(&mut self, method: &str, params: Value) -> Value {
         let mut answer = self.ask(method, params);
         assert!(answer["error"].is_null(), "{answer}");
         answer["result"].take()
@@ -109,7 +85,7 @@ impl Client {
         reason = "arguments are made for the call"
     )]
     #[track_caller]
-    pub(super) fn call(&mut self, tool: &str, arguments: Value) -> Value {
+    fn call(&mut self, tool: &str, arguments: Value) -> Value {
         self.result("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 
@@ -185,7 +161,7 @@ fn headers<'a>(method: &'a str, name: &'a str) -> [(&'a str, &'a str); 3] {
 }
 
 /// A result without what rmcp says of the server beside it.
-pub(super) fn without_meta(result: &Value) -> Value {
+fn without_meta(result: &Value) -> Value {
     let fields = result
         .as_object()
         .expect("an object")

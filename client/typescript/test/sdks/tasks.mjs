@@ -7,20 +7,13 @@
 // bearer token is the caller, unchecked; or it runs on Express with `express.json()`, which has found out who asks,
 // by the header `x-user`: `auth`, as the token of `authInfo`, or `caller`, as the user in it.
 //
-//   add {a, b}            a task: answers the sum when the file `gate` is there, if one is named, and begins with `message`
-//   only {gate}           the same for clients that take tasks; refuses others
-//   plain                 no task: answers `plain`
-//   greet {times}         a task: asks the client for its name, and greets it
-//   sample                a task: asks the client for a sample
-//   fail {how}            a task that throws: an error of JSON-RPC (`rpc`), `nothing`, or any other one
-//   bad                   a task whose result says `isError`
-//   structured {gate}     a task of a tool with an output schema
-//   slow                  a task that ends only when it is cancelled
-//   impatient             a task that does not wait for what it asks
-//   report {steps, gate}  a task that tells how it is going, with other times
-//   large {bytes}         a task with so large a result
+// SERVICE names its service (`tasks`). Its tools are those of tests/harness/bin/tasks_server.rs, and these:
+//
+//   work {gate, message, poll, ttl}   begins with `message`, and takes these times
+//   impatient             does not wait for what it asks
+//   nothing               throws nothing at all
+//   thrown                throws an error that is none of JSON-RPC
 //   count                 answers by `requestState` how often it was called with what it has answered
-//   confirm               asks by `requestState` first, and then answers with a task
 import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import http from 'node:http';
@@ -40,34 +33,41 @@ import { credential, requestStateCodec, taskExtension } from '../../dist/index.j
 const [port = '0', legacy = 'reject', patience = '10000', who = 'bearer'] = process.argv.slice(2);
 const say = (line) => (port === 'stdio' ? process.stderr : process.stdout).write(`${line}\n`);
 const text = (text) => ({ content: [{ type: 'text', text: String(text) }] });
-const options = { service: 'tasks', start: false, timeoutMs: Number(patience), log: (_, line) => say(line) };
+const options = {
+  service: process.env.SERVICE ?? 'tasks',
+  start: false,
+  timeoutMs: Number(patience),
+  log: (_, line) => say(line),
+};
 const caller = ({ authInfo }) => authInfo && credential(authInfo.extra.user);
 const tasks = taskExtension({ ...options, ...(who === 'caller' ? { caller } : {}) });
 
 const state = requestStateCodec(createRequestStateCodec, options);
 
-/** Waits until a file is there. */
-function opened(gate) {
+/** Waits until a file is there, or nobody waits for the work any more. */
+function opened(gate, signal) {
   if (!gate) return Promise.resolve();
   return new Promise((resolve) => {
     const watcher = fs.watch(path.dirname(gate), () => look());
-    const look = () => {
-      if (!fs.existsSync(gate)) return;
+    const end = () => {
       watcher.close();
       resolve();
     };
+    const look = () => fs.existsSync(gate) && end();
+    signal.addEventListener('abort', end);
     look();
   });
 }
 
-const name = {
+/** A question for a name. */
+const question = (message) => ({
   method: 'elicitation/create',
   params: {
     mode: 'form',
-    message: 'Your name?',
+    message,
     requestedSchema: { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] },
   },
-};
+});
 
 function createServer() {
   const server = new McpServer(
@@ -77,93 +77,86 @@ function createServer() {
   const inputSchema = fromJsonSchema({ type: 'object' });
   const tool = (name, call, more = {}) =>
     server.registerTool(name, { description: name, inputSchema, ...more }, call);
-  tool('add', ({ a, b, gate, pollMs, ttlMs, message = 'adding' }, context) =>
-    tasks.run(
-      context,
-      async () => {
-        say(`working add`);
-        await opened(gate);
-        return text(a + b);
+  const task = (name, work, options = {}, more = {}) =>
+    tool(
+      name,
+      (given, context) => {
+        if (name === 'watched') {
+          say('called');
+          context.mcpReq.signal.addEventListener('abort', () => say('gone'));
+        }
+        const { message = 'begun', poll = 50, ttl } = name === 'report' ? {} : given;
+        const times = { pollMs: poll, ...(ttl !== undefined && { ttlMs: ttl }) };
+        return tasks.run(context, (running) => work(running, given, context), {
+          message,
+          ...times,
+          ...options,
+        });
       },
-      { message, ...(pollMs !== undefined && { pollMs }), ...(ttlMs !== undefined && { ttlMs }) },
-    ),
-  );
-  tool('only', ({ gate }, context) =>
-    tasks.run(context, () => opened(gate).then(() => text('only')), { required: true }),
-  );
-  tool('plain', () => text('plain'));
-  tool('greet', ({ times = 1 }, context) =>
-    tasks.run(context, async (work) => {
-      const names = await Promise.all(Array.from({ length: times }, () => work.ask(name)));
-      await work.update({ message: 'asked' });
-      const again = await work.ask(name);
-      return text(`Hello, ${[...names, again].map(({ content }) => content?.name).join(', ')}!`);
-    }),
-  );
-  tool('sample', (_, context) =>
-    tasks.run(context, async (work) => {
-      const params = {
-        messages: [{ role: 'user', content: { type: 'text', text: 'a question' } }],
-        maxTokens: 9,
-      };
-      const { content } = await work.ask({ method: 'sampling/createMessage', params });
-      return text(content.text);
-    }),
-  );
-  tool('fail', ({ how }, context) =>
-    tasks.run(context, () => {
-      if (how === 'nothing') throw undefined;
-      if (how === 'rpc') throw new ProtocolError(-32603, 'API rate limit exceeded', { limit: 1 });
-      throw new Error('no such city');
-    }),
-  );
-  tool('bad', (_, context) => tasks.run(context, () => ({ ...text('invalid input'), isError: true })));
-  tool(
-    'structured',
-    ({ gate }, context) =>
-      tasks.run(context, () => opened(gate).then(() => ({ ...text('7'), structuredContent: { n: 7 } }))),
-    {
-      outputSchema: fromJsonSchema({
-        type: 'object',
-        properties: { n: { type: 'number' } },
-        required: ['n'],
-      }),
-    },
-  );
-  tool('impatient', (_, context) =>
-    tasks.run(context, async (work) => {
-      void work.ask(name);
-      void work.ask({ method: 'sampling/createMessage' });
-      await new Promise((resolve) => work.signal.addEventListener('abort', resolve));
-    }),
-  );
-  tool('slow', (_, context) => {
-    say('called slow');
-    context.mcpReq.signal.addEventListener('abort', () => say('gone'));
-    return tasks.run(context, async ({ signal }) => {
-      await new Promise((resolve) => signal.addEventListener('abort', resolve));
-      say(`aborted: ${signal.reason.message}`);
-      return text('too late');
-    });
+      more,
+    );
+  const works = async (work, { gate }) => {
+    say('working');
+    work.signal.addEventListener('abort', () => say(`dropped: ${work.signal.reason.message}`));
+    await work.update({ message: 'half of it is done' });
+    await opened(gate, work.signal);
+    return text('worked');
+  };
+  const asked = async (work, message) => (await work.ask(question(message)))?.content?.name ?? 'nobody';
+  task('work', works);
+  task('watched', works);
+  task('must', works, { required: true });
+  task('short', works, { ttlMs: 300 });
+  task('report', async (work, { gate, message = 'half', poll, ttl }) => {
+    await work.update({ message, pollMs: poll, ttlMs: ttl });
+    await opened(gate, work.signal);
+    return text('reported');
   });
-  tool('report', ({ gate, pollMs, ttlMs, message = 'half' }, context) =>
-    tasks.run(context, async (work) => {
-      await work.update({ message, pollMs, ttlMs });
-      await opened(gate);
-      return text('whole');
-    }),
-  );
-  tool('large', ({ bytes }, context) => tasks.run(context, () => text('x'.repeat(bytes))));
+  task('greet', async (work) => {
+    const name = await asked(work, 'Who are you?');
+    await work.update({ message: 'asked' });
+    return text(`Hello, ${name} in ${await asked(work, 'Which colour?')}!`);
+  });
+  task('pair', async (work, { gate }) => {
+    const names = await Promise.all(['first', 'second'].map((message) => asked(work, message)));
+    await opened(gate, work.signal);
+    return text(names.join(' and '));
+  });
+  task('sample', async (work) => {
+    const content = { type: 'text', text: 'a question' };
+    const params = { messages: [{ role: 'user', content }], maxTokens: 9 };
+    const answer = await work.ask({ method: 'sampling/createMessage', params });
+    return text(answer.content.text);
+  });
+  task('fail', () => {
+    throw new ProtocolError(-32050, 'API rate limit exceeded', { after: 5 });
+  });
+  task('nothing', () => {
+    throw undefined;
+  });
+  task('thrown', () => {
+    throw new Error('no such city');
+  });
+  task('wrong', () => ({ ...text('invalid input'), isError: true }));
+  const outputSchema = fromJsonSchema({ type: 'object', properties: { n: { type: 'number' } } });
+  task('structured', () => ({ ...text('7'), structuredContent: { n: 7 } }), {}, { outputSchema });
+  task('impatient', async (work) => {
+    void work.ask(question('Who are you?'));
+    void work.ask({ method: 'sampling/createMessage' });
+    await new Promise((resolve) => work.signal.addEventListener('abort', resolve));
+  });
+  task('big', (_, { bytes }) => text('x'.repeat(bytes)));
+  tool('plain', () => text('plain'));
+  tool('guarded', (given, context) => {
+    const { name } = context.mcpReq.inputResponses ?? {};
+    if (!name) return inputRequired({ inputRequests: { name: question('Who are you?') } });
+    return tasks.run(context, async (work) =>
+      text(`${name.content.name} and ${await asked(work, 'Who else?')}`),
+    );
+  });
   tool('count', async ({ done }, context) => {
     const count = (context.mcpReq.requestState()?.count ?? 0) + 1;
     return done ? text(count) : inputRequired({ requestState: await state.mint({ count }) });
-  });
-  tool('confirm', (_, context) => {
-    const { answer } = context.mcpReq.inputResponses ?? {};
-    if (!answer) return inputRequired({ inputRequests: { answer: name } });
-    return tasks.run(context, async (work) =>
-      text(`${answer.content.name} and ${(await work.ask(name)).content.name}`),
-    );
   });
   return tasks.attach(server);
 }
