@@ -424,8 +424,11 @@ class Run:
             self.world.kill("daemon")
             self.world.start_daemon()
         elif order == "stop daemon":
+            # Nor is another one started: a directory that others may enter is not used.
             self.world.kill("daemon")
+            self.world.directory.chmod(0o777)
         elif order == "start daemon":
+            self.world.directory.chmod(0o700)
             self.world.start_daemon()
         elif order == "kill all":
             self.world.kill("daemon")

@@ -1,4 +1,4 @@
-// What `durable` does with each request, byte by byte.
+// What `durable` does with what is in a session. What a request and its response are is in tests/conformance/http.
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -26,28 +26,10 @@ async function take(generator, count) {
   return found;
 }
 
-test('what is no request of a session is refused, as `serve` refuses it', async () => {
-  const nobody = new Wire(server.url);
-  assert.deepEqual(await refused(nobody.post('tools/list')), [400, -32600]);
-  assert.deepEqual(await refused(nobody.get()), [400, -32600]);
-  assert.deepEqual(await refused(nobody.request('DELETE')), [400, -32600]);
-  assert.deepEqual(await refused(nobody.post('server/discover')), [404, -32601]);
-  assert.deepEqual(await refused(nobody.request('PUT', { body: {} })), [405, -32000]);
-  assert.deepEqual(await refused(fetch(server.url, { method: 'POST', body: '{' })), [400, -32700]);
-  nobody.session = '0f5c5b0e-0000-4000-8000-000000000000';
-  assert.deepEqual(await refused(nobody.post('tools/list')), [404, -32001]);
-  assert.deepEqual(await refused(nobody.get()), [404, -32001]);
+test('a refusal of the SDK leaves no open stream', async () => {
   const client = await begun();
-  assert.deepEqual(await refused(client.get('made-up')), [400, -32600]);
-  assert.deepEqual(
-    await refused(client.get(undefined, { headers: { accept: 'application/json' } })),
-    [406, -32000],
-  );
-  // The SDK's own refusals leave no open stream.
-  assert.equal(
-    (await client.post('tools/list', {}, { headers: { accept: 'application/json' } })).status,
-    406,
-  );
+  const headers = { accept: 'application/json' };
+  assert.equal((await client.post('tools/list', {}, { headers })).status, 406);
   const session = await Sessions.ofService('test', world.options).open(client.session);
   const open = async () =>
     (await session.streams()).filter(({ id, closed }) => id !== '_GET_stream' && !closed);
@@ -64,57 +46,6 @@ test('the handshake is stored as every adapter stores it', async () => {
   assert.equal(metadata.version, '2025-11-25');
   assert.equal(metadata.initialize.clientInfo.name, 'wire');
   assert.equal(metadata.result.serverInfo.name, 'durable');
-});
-
-test('a client that begins again with its session gets the answer that it got', async () => {
-  const client = await begun();
-  const response = await client.initialize();
-  assert.equal(response.status, 200);
-  assert.equal((await response.json()).result.serverInfo.name, 'durable');
-  assert.equal(await client.text('visit'), '1');
-});
-
-test('a session that was ended is gone', async () => {
-  const client = await begun();
-  assert.equal((await client.request('DELETE')).status, 200);
-  assert.deepEqual(await refused(client.post('tools/list')), [404, -32001]);
-});
-
-test('a session is that of the bearer token that began it', async () => {
-  const client = await begun({ authorization: 'Bearer one' });
-  assert.equal(await client.text('visit'), '1');
-  for (const headers of [{ authorization: 'Bearer two' }, {}]) {
-    const other = Object.assign(new Wire(server.url), { headers, session: client.session });
-    assert.deepEqual(await refused(other.post('tools/list')), [404, -32001]);
-    assert.deepEqual(await refused(other.get()), [404, -32001]);
-    assert.deepEqual(await refused(other.request('DELETE')), [404, -32001]);
-  }
-  assert.equal(await client.text('visit'), '2');
-});
-
-test('a call goes on without its client, which gets the rest once and in order, and then 204', async () => {
-  const client = await begun();
-  const cut = new AbortController();
-  const said = messages(await client.call('steps', { n: 20, gate: gate('cut') }, { signal: cut.signal }));
-  const [first] = await take(said, 1);
-  assert.equal(first.params.progress, 1);
-  cut.abort();
-  const back = await client.get(first.event);
-  assert.equal(back.status, 200);
-  const heard = events(back);
-  const [primed] = await take(heard, 1);
-  assert.deepEqual(primed, { id: first.event, retry: '50', data: '' }, 'a second cut finds the same place');
-  writeFileSync(gate('cut'), '');
-  const rest = (await all(heard)).map(({ data }) => JSON.parse(data));
-  assert.deepEqual(
-    rest.slice(0, -1).map(({ params }) => params.progress),
-    Array.from({ length: 19 }, (_, at) => at + 2),
-  );
-  assert.equal(rest.at(-1).result.content[0].text, '20');
-  const again = await all(messages(await client.get(first.event)));
-  assert.equal(again.length, 20);
-  const done = await client.get(again.at(-1).event);
-  assert.equal(done.status, 204);
 });
 
 test('of an answer and of the will that came after it, a client gets the answer', async () => {
@@ -198,20 +129,6 @@ test('a client is told how much was deleted before it came', async () => {
   assert.equal(fifth.params.data, 5);
 });
 
-test('a call that was cancelled is over', async () => {
-  const client = await begun();
-  const response = await client.call('steps', { n: 2, gate: gate('never') });
-  const said = messages(response);
-  const [first] = await take(said, 1);
-  await client.notify('notifications/cancelled', { requestId: client.id });
-  assert.deepEqual(await all(said), []);
-  const session = await Sessions.ofService('test', world.options).open(client.session);
-  for (let closed = false; !closed; )
-    ({
-      stream: { closed },
-    } = await session.findEvent(first.event));
-});
-
 test('a session whose server was closed gets another one, and its open calls are answered', async () => {
   const client = await begun();
   assert.equal(await client.text('visit'), '1');
@@ -260,36 +177,3 @@ test('two processes behind a balancer that alternates serve the same sessions', 
   assert.deepEqual(await refused(client.post('tools/list')), [404, -32001]);
   await kill(other.child);
 });
-
-test('an answer that is too large to be kept is sent, and who comes back for it is told', async () => {
-  const own = await new World({ 'limits.message_bytes': 4096 }).start();
-  const alone = await serveIn(own, '1.32', 0, 'raw');
-  const client = await new Wire(alone.url).begin();
-  const said = await all(events(await client.call('large', { bytes: 10_000 })));
-  assert.equal(JSON.parse(said.at(-1).data).result.content[0].text.length, 10_000);
-  const [told] = await all(messages(await client.get(said[0].id)));
-  assert.deepEqual([told.id, told.error.data], [client.id, { outcome: 'not_kept' }]);
-  await kill(alone.child);
-  await own.end();
-});
-
-test(
-  'while the daemon is away requests get 503, and afterwards everything is there',
-  { timeout: 60_000 },
-  async () => {
-    const own = await new World().start();
-    const alone = await serveIn(own, '1.32', 0, 'raw');
-    const client = await new Wire(alone.url).begin();
-    assert.equal(await client.text('visit'), '1');
-    await own.kill();
-    const [posted, got] = await Promise.all([client.call('visit'), client.get()]);
-    for (const response of [posted, got]) {
-      assert.equal(response.status, 503);
-      assert.equal(response.headers.get('retry-after'), '1');
-    }
-    await own.start();
-    assert.equal(await client.text('visit'), '2');
-    await kill(alone.child);
-    await own.end();
-  },
-);

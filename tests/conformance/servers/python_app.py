@@ -167,7 +167,7 @@ async def ask(ctx: Context) -> str:
     # On the stream of the call: what `list_roots` asks goes to the standalone stream.
     belongs = ServerMessageMetadata(related_request_id=ctx.request_id)
     question: Any = types.ListRootsRequest(method="roots/list")
-    if hasattr(types, "ServerRequest") and kind != "mcp2":
+    if kind == "mcp1":
         question = types.ServerRequest(question)
     try:
         roots = await ctx.session.send_request(question, types.ListRootsResult, metadata=belongs)
