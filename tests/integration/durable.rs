@@ -121,28 +121,6 @@ fn a_server_that_is_killed_in_the_middle_of_a_call_is_replaced_by_one_that_knows
 }
 
 #[test]
-fn a_client_that_hangs_up_gets_the_rest_of_its_call_once_and_in_order() {
-    let world = world("");
-    let _daemon = world.daemon();
-    let server = world.durable_server(&[]);
-    let mut client = begun(&server);
-    let mut call = count(&mut client, &world, 3, 1);
-    let primed = call.event().expect("a priming event");
-    assert_eq!((primed.data.as_str(), primed.retry), ("", Some(500)));
-    let first = progress(&mut call, 1.0);
-    call.hang_up();
-    let mut resumed = client.resume(&primed.id.expect("an id"));
-    assert_eq!(progress(&mut resumed, 1.0), first);
-    // The daemon tells what is said from now on.
-    open(&world);
-    progress(&mut resumed, 2.0);
-    let last = progress(&mut resumed, 3.0);
-    assert_eq!(text(&resumed.answer()), "k 3");
-    let mut rest = client.resume(&last);
-    assert_eq!(text(&rest.answer()), "k 3");
-}
-
-#[test]
 fn two_workers_of_one_service_serve_the_same_sessions() {
     let world = world("");
     let _daemon = world.daemon();

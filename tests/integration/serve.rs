@@ -5,7 +5,6 @@ mod admission;
 mod basics;
 mod browser;
 mod bundle;
-mod cuts;
 mod eras;
 mod errors;
 mod forgetful;

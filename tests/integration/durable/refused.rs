@@ -17,73 +17,6 @@ const VISIT: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"visit","arguments":{}}}"#;
 
 #[test]
-fn what_leads_to_no_stream_of_the_clients_own_is_refused() {
-    let world = world("");
-    let _daemon = world.daemon();
-    let server = world.durable_server(&[]);
-    let (mut one, mut two) = (begun(&server), begun(&server));
-    let event = |reply: &mut Reply| progress(reply, 1.0);
-    let first = event(&mut count(&mut one, &world, 1, 1));
-    // Of another session, or of none.
-    assert_eq!(refused(two.resume(&first), 400), -32600);
-    assert_eq!(refused(two.resume("0"), 400), -32600);
-    assert_eq!(refused(two.resume("a/b"), 400), -32600);
-    refused(server.client().listen(), 400);
-    refused(server.client().ask("POST", &[], VISIT), 400);
-    for forged in ["forged", "0199a0a0-0000-7000-8000-000000000000", "%00"] {
-        assert_eq!(
-            refused(
-                server
-                    .client()
-                    .ask("POST", &[("Mcp-Session-Id", forged)], VISIT),
-                404
-            ),
-            -32001
-        );
-        assert_eq!(
-            refused(
-                server
-                    .client()
-                    .ask("GET", &[("Mcp-Session-Id", forged)], ""),
-                404
-            ),
-            -32001
-        );
-    }
-    two.ask("GET", &[("Accept", "application/json")], "")
-        .must_be(406);
-    two.ask("PUT", &[], "").must_be(405);
-    assert_eq!(two.text("visit", &json!({})), "1");
-}
-
-#[test]
-fn a_session_belongs_to_the_token_that_began_it() {
-    let world = world("");
-    let _daemon = world.daemon();
-    let mut server = world.durable_server(&[]);
-    let with = |server: &Serve, token: &str| {
-        let mut client = server.client();
-        client
-            .headers
-            .push(("Authorization".into(), format!("Bearer {token}")));
-        client
-    };
-    let mut mine = with(&server, "mine");
-    mine.initialize(VERSION);
-    let mut call = count(&mut mine, &world, 1, 1);
-    let event = progress(&mut call, 1.0);
-    server.kill();
-    server.start_again();
-    let of = ("Mcp-Session-Id", mine.session());
-    for other in [with(&server, "other"), server.client()] {
-        refused(other.ask("POST", &[of], VISIT), 404);
-        refused(other.ask("GET", &[of, ("Last-Event-ID", &event)], ""), 404);
-        refused(other.ask("DELETE", &[of], ""), 404);
-    }
-    assert_eq!(mine.text("visit", &json!({})), "1");
-}
-
-#[test]
 fn requests_that_a_page_of_another_host_makes_are_not_let_in() {
     let world = world("");
     let _daemon = world.daemon();
@@ -101,26 +34,6 @@ fn requests_that_a_page_of_another_host_makes_are_not_let_in() {
     }
     assert_eq!(client.text("visit", &json!({})), "1");
     server.client().begin(VERSION, &[evil]).must_be(403);
-}
-
-#[test]
-fn initialize_with_a_session_gets_the_recorded_answer() {
-    let world = world("");
-    let _daemon = world.daemon();
-    let mut server = world.durable_server(&[]);
-    let mut client = server.client();
-    let result = client.initialize(VERSION);
-    client.text("visit", &json!({}));
-    server.kill();
-    server.start_again();
-    let mut again = client.begin(VERSION, &[]);
-    again.must_be(200);
-    assert_eq!(again.header("mcp-session-id"), Some(client.session()));
-    assert_eq!(
-        again.answer(),
-        json!({"jsonrpc": "2.0", "id": client.last, "result": result})
-    );
-    assert_eq!(client.text("visit", &json!({})), "2");
 }
 
 #[test]

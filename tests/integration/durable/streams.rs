@@ -90,42 +90,6 @@ fn a_reader_that_comes_before_there_is_a_message_misses_none() {
 }
 
 #[test]
-fn a_request_of_the_servers_goes_out_on_the_stream_of_its_call() {
-    let world = world("");
-    let _daemon = world.daemon();
-    let server = world.durable_server(&[]);
-    let mut client = server.client();
-    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {"roots": {}}, "clientInfo": {"name": "test", "version": "1"}});
-    let reply = client.request("initialize", &params);
-    client.begun("2025-11-25", reply);
-    let mut call = client.call("roots", &json!({}));
-    let asked = call.said().message();
-    assert_eq!(asked["method"], "roots/list", "{asked}");
-    let answer =
-        json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": [{"uri": "file:///"}]}});
-    client.post(&answer).must_be(202);
-    assert_eq!(text(&call.answer()), "1");
-}
-
-#[test]
-fn a_call_that_is_cancelled_has_no_answer() {
-    let world = world("");
-    let _daemon = world.daemon();
-    let server = world.durable_server(&[]);
-    let mut client = begun(&server);
-    let mut call = count(&mut client, &world, 1, 0);
-    let primed = call.event().expect("a priming event").id.expect("an id");
-    client.notify(
-        "notifications/cancelled",
-        &json!({"requestId": client.last}),
-    );
-    assert_eq!(call.event(), None, "its stream ends");
-    client.resume(&primed).must_be(204);
-    open(&world);
-    assert_eq!(client.text("visit", &json!({})), "1");
-}
-
-#[test]
 fn the_answer_to_a_call_that_was_cancelled_goes_to_no_later_call_of_its_id() {
     let world = world("");
     let _daemon = world.daemon();
@@ -255,53 +219,6 @@ fn a_daemon_that_is_replaced_in_the_middle_of_a_call_is_not_noticed() {
     assert_eq!(text(&call.answer()), "k 2");
     client.text("announce", &json!({"text": "one://"}));
     assert_eq!(listening.said().message()["params"]["uri"], "one://");
-}
-
-#[test]
-fn an_answer_that_is_too_large_reaches_its_reader_and_nobody_else() {
-    let world = world("limits.message_bytes = 4096\n");
-    let _daemon = world.daemon();
-    let server = world.durable_server(&[]);
-    let mut client = begun(&server);
-    let mut call = client.call("large", &json!({"bytes": 5_000}));
-    let primed = call.event().expect("a priming event").id.expect("an id");
-    let answer = call.said();
-    assert_eq!(text(&answer.message()).len(), 5_000);
-    // Whoever has it comes back behind the error that is kept in its place.
-    let last = answer.id.expect("an id");
-    assert_eq!(client.resume(&last).status, 204);
-    let mut resumed = client.resume(&primed);
-    let answer = resumed.answer();
-    assert_eq!(answer["error"]["data"]["outcome"], "not_kept", "{answer}");
-    assert_eq!(
-        server.errors.lines("are not kept").len(),
-        1,
-        "{}",
-        server.errors.text()
-    );
-    assert_eq!(
-        text(&client.call("large", &json!({"bytes": 50})).answer()).len(),
-        50
-    );
-}
-
-#[test]
-fn a_session_that_is_full_makes_room_for_what_is_said_next() {
-    let world = world("limits.owner_bytes = 200000\n");
-    let _daemon = world.daemon();
-    let server = world.durable_server(&[]);
-    let mut client = begun(&server);
-    for _ in 0..40 {
-        assert_eq!(
-            text(&client.call("large", &json!({"bytes": 10_000})).answer()).len(),
-            10_000
-        );
-    }
-    assert!(
-        server.errors.lines("are not kept").is_empty(),
-        "{}",
-        server.errors.text()
-    );
 }
 
 #[test]

@@ -180,16 +180,6 @@ fn the_official_client_lists_tools_calls_one_and_answers_the_server() {
 }
 
 #[test]
-fn a_client_of_the_transport_of_2024_11_05_finds_no_such_path() {
-    let (_world, _daemon, serve) = serving("", tiny);
-    let client = serve.client();
-    let events = [("Accept", "text/event-stream")];
-    for (method, path) in [("GET", "/sse"), ("POST", "/sse"), ("POST", "/message")] {
-        assert_eq!(client.ask_at(method, path, &events, "{}").status, 404);
-    }
-}
-
-#[test]
 fn unkept_is_refused_with_what_there_is_instead() {
     let world = world("");
     for arguments in [

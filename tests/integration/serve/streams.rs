@@ -83,57 +83,6 @@ fn with_two_calls_each_message_goes_where_it_belongs() {
 }
 
 #[test]
-fn the_messages_of_a_call_wait_for_its_reader_and_come_once_and_in_order() {
-    let (_world, _daemon, _serve, raw, mut client) = raw("", "2025-11-25");
-    let mut call = hold(&mut client, &raw);
-    let mut standalone = client.listen();
-    standalone.event().expect("primed");
-    raw.say(&progress(0, 1));
-    let first = call.said();
-    call.hang_up();
-    for n in 2..=4 {
-        raw.say(&progress(0, n));
-    }
-    raw.say(&notification("waits, too"));
-    let mut back = client.resume(first.id.as_deref().expect("an id"));
-    let primed = back.event().expect("an event");
-    assert_eq!(
-        (primed.id, primed.data.as_str()),
-        (first.id, ""),
-        "it can be resumed here again"
-    );
-    for n in 2..=4 {
-        assert_eq!(back.said().message()["params"]["progress"], n);
-    }
-    assert_eq!(data(&mut back), "waits, too");
-    raw.say(&progress(0, 5));
-    let last = back.said();
-    assert_eq!(
-        last.message()["params"]["progress"],
-        5,
-        "missed and new messages come on one stream"
-    );
-    raw.say(&answer(0));
-    assert_eq!(back.answer()["id"], client.last);
-    let mut again = client.resume(last.id.as_deref().expect("an id"));
-    let answered = again.said();
-    assert_eq!(
-        (answered.message()["id"].clone(), again.event()),
-        (client.last.into(), None)
-    );
-    assert_eq!(
-        client.resume(answered.id.as_deref().expect("an id")).status,
-        204,
-        "the stream is complete"
-    );
-    raw.say(&notification("the standalone stream had none of it"));
-    assert_eq!(
-        data(&mut standalone),
-        "the standalone stream had none of it"
-    );
-}
-
-#[test]
 fn a_stream_that_can_not_be_resumed_is_redirected_except_for_its_answer() {
     let (_world, _daemon, _serve, raw, mut client) = raw("", "2025-06-18");
     hold(&mut client, &raw).hang_up();
@@ -220,48 +169,4 @@ fn comments_keep_a_connection_open() {
     call.event().expect("primed");
     assert!(call.line().starts_with(": "));
     assert!(client.listen().line().starts_with("id: "));
-}
-
-#[test]
-fn an_unknown_event_id_and_that_of_another_session_are_refused() {
-    let (_world, _daemon, serve, _raw, client) = raw("", "2025-11-25");
-    let event = client.listen().event().expect("primed").id.expect("an id");
-    let other = {
-        let mut other = serve.client();
-        other.initialize_saying("2025-11-25", &INITIALIZED.replace("VERSION", "2025-11-25"));
-        other
-    };
-    assert_eq!(other.resume(&event).status, 400);
-    assert_eq!(client.resume("made-up").status, 400);
-    assert_eq!(client.resume(&event).status, 200);
-}
-
-#[test]
-fn the_stream_of_a_cancelled_call_ends_and_a_late_answer_is_dropped() {
-    let (_world, _daemon, _serve, raw, mut client) = raw("", "2025-11-25");
-    let mut call = hold(&mut client, &raw);
-    let first = call.event().expect("primed").id.expect("an id");
-    client.notify(
-        "notifications/cancelled",
-        &json!({"requestId": client.last}),
-    );
-    raw.wait_heard("notifications/cancelled");
-    assert_eq!(call.event(), None);
-    assert_eq!(client.resume(&first).status, 204);
-    raw.say(&answer(0));
-    raw.say(&notification("next"));
-    assert_eq!(data(&mut client.listen()), "next");
-}
-
-#[test]
-fn a_client_that_hangs_up_cancels_nothing() {
-    let (world, _daemon, serve) = super::serving("", counter);
-    let mut client = serve.connected("2025-11-25");
-    let gate = gate(&world, "gate");
-    let mut call = client.call("slow", &json!({"gate": gate}));
-    let begun = call.said();
-    call.hang_up();
-    open(&gate);
-    let mut back = client.resume(begun.id.as_deref().expect("an id"));
-    assert_eq!(back.answer()["result"]["content"][0]["text"], "1");
 }
