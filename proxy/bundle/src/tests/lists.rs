@@ -44,27 +44,6 @@ impl BundleStore for Book {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_that_have_the_same_tool() {
-    let world = World::new(&[("a", &["search", "add"]), ("b", &["search"])]);
-    let made = world.made().await;
-    assert_eq!(made.names(List::Tools).await, ["search", "add", "b_search"]);
-    assert_eq!(made.names(List::Prompts).await, ["greet", "b_greet"]);
-    assert_eq!(made.names(List::Resources).await, ["a://x", "b://x"]);
-    assert_eq!(
-        made.calls(1, "search").await.expect("an answer"),
-        "a search 1"
-    );
-    assert_eq!(
-        made.calls(2, "b_search").await.expect("an answer"),
-        "b search 1"
-    );
-    assert_eq!(
-        made.calls(3, "a_search").await.expect_err("unknown").code,
-        -32602
-    );
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_first_in_the_file_keeps_the_bare_name_however_slowly_it_starts() {
     let servers: [(&str, &[&str]); 2] = [("a", &["search"]), ("b", &["search"])];
     let slow = World::new(&servers);
@@ -138,20 +117,6 @@ async fn two_processes_that_begin_at_once_agree() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_one_is_one_change_of_the_whole() {
-    let world = World::new(&[("a", &["x"]), ("b", &["y"])]);
-    let mut made = world.made().await;
-    made.heard();
-    world.server("b").lists(&["z"]).await;
-    assert_eq!(
-        made.hears().await["method"],
-        "notifications/tools/list_changed"
-    );
-    assert_eq!(made.names(List::Tools).await, ["x", "z"]);
-    assert_eq!(made.heard(), [""; 0]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn names_always_have_their_backend_where_that_is_wanted() {
     let mut world = World::new(&[("a", &["search"]), ("b", &["other"])]);
     world.settings.names = Style::Always;
@@ -159,14 +124,4 @@ async fn names_always_have_their_backend_where_that_is_wanted() {
         world.made().await.names(List::Tools).await,
         ["a_search", "b_other"]
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_list_is_a_copy() {
-    let world = World::new(&[("a", &["x"])]);
-    let made = world.made().await;
-    let mut tools = made.bundle.list(List::Tools).await.expect("a list");
-    tools[0].members.set_text("name", "y");
-    tools.clear();
-    assert_eq!(made.names(List::Tools).await, ["x"]);
 }

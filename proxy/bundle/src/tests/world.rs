@@ -19,8 +19,6 @@ pub(super) enum Start {
     Works,
     /// It never answers.
     Hangs,
-    /// It ends at once.
-    Crashes,
     /// There is no such program.
     IsMissing,
     /// It answers after a while.
@@ -42,27 +40,8 @@ pub(super) struct Server {
     hears: Notify,
     says: tokio::sync::watch::Sender<Option<mpsc::Sender<TrackedLine>>>,
     reads: tokio::sync::watch::Sender<bool>,
-    starting: Arc<Starting>,
     /// As a process that comes later has it.
     pub(super) identity: Mutex<Option<String>>,
-}
-
-/// How many are starting.
-#[derive(Debug, Default)]
-pub(super) struct Starting {
-    now: AtomicUsize,
-    pub(super) most: AtomicUsize,
-}
-
-impl Starting {
-    fn begin(&self) {
-        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most.fetch_max(now, Ordering::SeqCst);
-    }
-
-    fn end(&self) {
-        self.now.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 fn raw_value(value: &Value) -> Box<RawValue> {
@@ -235,36 +214,21 @@ impl Source for Of {
                 ));
             }
             server.started.fetch_add(1, Ordering::SeqCst);
-            server.starting.begin();
             let (to, lines) = mpsc::channel(WAITING);
             let (says, mut said) = mpsc::channel::<TrackedLine>(WAITING);
             let (out, from) = mpsc::channel(WAITING);
             let (end, mut ended) = mpsc::channel::<()>(1);
-            if start == Start::Crashes {
-                server.starting.end();
-                return Ok(Pipe {
-                    to,
-                    from,
-                    end: End::by_drop(),
-                });
-            }
             server.says.send_replace(Some(says.clone()));
             let own = server.clone();
-            // Until it has said what it has, or is ended, it is starting.
             tokio::spawn(async move {
                 let serving = own.serve(lines, says.clone(), start);
                 drop(says);
                 tokio::pin!(serving);
-                let mut answers = 0;
                 loop {
                     tokio::select! {
                         biased;
                         line = said.recv() => {
                             let Some(line) = line else { break };
-                            answers += 1;
-                            if answers == 5 {
-                                own.starting.end();
-                            }
                             if out.send(line).await.is_err() {
                                 break;
                             }
@@ -273,9 +237,6 @@ impl Source for Of {
                         _ = ended.recv() => break,
                         () = died(&own) => break,
                     }
-                }
-                if answers < 5 {
-                    own.starting.end();
                 }
             });
             Ok(Pipe {
@@ -309,7 +270,6 @@ impl Host for Hearing {
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) servers: Vec<Arc<Server>>,
-    pub(super) starting: Arc<Starting>,
     pub(super) settings: Settings,
 }
 
@@ -322,7 +282,6 @@ pub(super) struct Made {
 impl World {
     /// Servers of these names, with these tools.
     pub(super) fn new(servers: &[(&str, &[&str])]) -> Self {
-        let starting = Arc::<Starting>::default();
         let server = |(name, tools): &(&str, &[&str])| {
             Arc::new(Server {
                 name: (*name).to_owned(),
@@ -334,13 +293,11 @@ impl World {
                 hears: Notify::new(),
                 says: tokio::sync::watch::Sender::default(),
                 reads: tokio::sync::watch::Sender::new(true),
-                starting: starting.clone(),
                 identity: Mutex::default(),
             })
         };
         Self {
             servers: servers.iter().map(server).collect(),
-            starting,
             settings: Settings::default(),
         }
     }
