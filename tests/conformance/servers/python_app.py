@@ -1,6 +1,6 @@
 """The scripted server on the official SDK for Python, with one line of ours added: python_app.py KIND PORT JOURNAL GATES REVOKED [VARIANT]
 
-VARIANT: `plain`; `mounted`: below /api, with CORS, and the line around it all; `inside`: the same, and the line around what is mounted;
+VARIANT: `plain`; `cookie`: a cookie names sessions, too; `mounted`: below /api, with CORS, and the line around it all; `inside`: the same, and the line around what is mounted;
 `bare`: the same without the line, which tests/conformance/compare compares with.
 KIND: mcp1, mcp2, fastmcp. Its tools are those of stdio.py, without `raw`; with FastMCP `remember`, which counts in `ctx.set_state`; and, after the runner's
 Nth `deploy`, `deployed_N`. It has one prompt, which no deploy changes. The SDK's own verifier lets each token in that begins with `t`, but
@@ -24,7 +24,7 @@ import uvicorn
 from mcp import types
 from mcp.shared.message import ServerMessageMetadata
 
-from mcp_sessiond.asgi import durable, session_of
+from mcp_sessiond.asgi import SessionCookie, durable, session_of
 
 kind, port, journal_path, gates, revoked = sys.argv[1:6]
 variant = sys.argv[6] if len(sys.argv) > 6 else "plain"
@@ -205,8 +205,8 @@ async def die(ctx: Context, key: str | None = None) -> str:
 app = server.http_app(path="/mcp") if kind == "fastmcp" else server.streamable_http_app()
 served = greeting(app)
 
-if variant == "plain":
-    app = durable(served, service="scripted", retry_ms=100)
+if variant in ("plain", "cookie"):
+    app = durable(served, service="scripted", retry_ms=100, cookie=SessionCookie() if variant == "cookie" else None)
 else:
     from starlette.applications import Starlette
     from starlette.middleware import Middleware

@@ -1,14 +1,14 @@
 // The scripted server on the official SDK for TypeScript, with one line of ours added:
-// node typescript_app.mjs VERSION PORT JOURNAL GATES REVOKED
+// node typescript_app.mjs VERSION PORT JOURNAL GATES REVOKED [cookie]
 //
-// VERSION: 1.13 … 1.32, 2. Its tools are those of stdio.py, without `raw`, and, after the runner's Nth `deploy`, `deployed_N`; it has one
+// VERSION: 1.13 … 1.32, 2. With `cookie` a cookie names sessions, too. Its tools are those of stdio.py, without `raw`, and, after the runner's Nth `deploy`, `deployed_N`; it has one
 // prompt, which no deploy changes. The app lets each bearer token in that begins with `t`, but for
 // those whose name the folder REVOKED has as a file.
 import fs from 'node:fs';
 import http from 'node:http';
 import path from 'node:path';
 
-const [version, port, journalPath, gates, revoked] = process.argv.slice(2);
+const [version, port, journalPath, gates, revoked, variant] = process.argv.slice(2);
 // Another version of the library, to compare with: by MCP_SESSIOND_CLIENTS.
 const clients = process.env.MCP_SESSIOND_CLIENTS || path.resolve(import.meta.dirname, '../../../client');
 const { durable, session } = await import(path.join(clients, 'typescript/dist/index.js'));
@@ -84,7 +84,7 @@ function asking({ extra }) {
   };
 }
 
-const handler = durable(createServer, { service: 'scripted', transport: Transport, retryMs: 100, start: false });
+const handler = durable(createServer, { service: 'scripted', transport: Transport, retryMs: 100, start: false, ...(variant === 'cookie' && { cookie: 'mcp_session_id' }) });
 
 /** The app's own check, before anything else. */
 function isLetIn(request) {

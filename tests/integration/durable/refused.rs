@@ -1,9 +1,9 @@
 //! Requests that are refused, and sessions that end.
 
-use mcp_sessiond_tests::{Reply, Serve};
+use mcp_sessiond_tests::Reply;
 use serde_json::{Value, json};
 
-use super::{VERSION, begun, count, progress};
+use super::{VERSION, begun};
 use crate::world;
 
 /// Asserts that a request was refused. Returns the code of JSON-RPC.

@@ -257,65 +257,6 @@ fn serve_exits_if_no_daemon_runs_and_none_may_be_started() {
 }
 
 #[test]
-fn with_cookie_the_session_id_may_come_in_a_cookie() {
-    let world = world("");
-    let _daemon = world.daemon();
-    let serve = world.serve(&["--name", "test", "--cookie"], &tiny(&world));
-    let first = serve.client().begin("2025-11-25", &[]);
-    let cookie = first.header("set-cookie").expect("a cookie").to_owned();
-    assert!(
-        cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"),
-        "{cookie}"
-    );
-    let pair = cookie.split(';').next().expect("a pair").to_owned();
-    assert_eq!(
-        serve
-            .client()
-            .ask("POST", &[("Cookie", &format!("a=b; {pair}"))], PING)
-            .status,
-        200
-    );
-    // Another server on this host has set one, too.
-    let planted = format!("mcp_session_id=planted; {pair}");
-    // A script of the page could read the header.
-    let named = serve.client().ask("POST", &[("Cookie", &planted)], PING);
-    assert_eq!((named.status, named.header("mcp-session-id")), (200, None));
-    let again = serve.client().begin("2025-11-25", &[("Cookie", &planted)]);
-    assert_eq!((again.status, again.header("mcp-session-id")), (200, None));
-    assert!(
-        again
-            .header("set-cookie")
-            .is_some_and(|set| set.starts_with(&pair)),
-        "{again:?}"
-    );
-    let forged = serve
-        .client()
-        .begin("2025-11-25", &[("Cookie", "mcp_session_id=forged")]);
-    assert!(
-        forged.status == 200 && forged.header("mcp-session-id") != first.header("mcp-session-id")
-    );
-    assert_eq!(
-        serve
-            .client()
-            .ask("POST", &[("Cookie", "mcp_session_id=forged")], PING)
-            .status,
-        404
-    );
-    // The cookie of a session that was begun with another token, or with none.
-    drop(serve);
-    let serve = world.serve(&["--name", "test", "--cookie", "--token"], &tiny(&world));
-    let mut client = serve.client();
-    client
-        .headers
-        .push(("Authorization".into(), format!("Bearer {}", token(&world))));
-    assert_eq!(client.ask("POST", &[("Cookie", &pair)], PING).status, 404);
-    let fresh = client.begin("2025-11-25", &[("Cookie", &pair)]);
-    assert!(
-        fresh.status == 200 && fresh.header("mcp-session-id") != first.header("mcp-session-id")
-    );
-}
-
-#[test]
 fn a_second_serve_of_a_name_says_who_has_it() {
     let (world, _daemon, serve) = serving("", tiny);
     let second = world

@@ -1,10 +1,9 @@
 //! What `serve` refuses, and with which status.
 
-use mcp_sessiond_tests::until;
 use serde_json::json;
 
 use super::serving;
-use crate::wrap::{counter, tiny};
+use crate::wrap::tiny;
 
 #[test]
 fn a_batch_of_the_version_that_has_them_is_answered_on_one_stream() {

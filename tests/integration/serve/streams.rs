@@ -4,8 +4,6 @@
 use mcp_sessiond_tests::{HttpClient, Raw, Reply, Serve, World, until};
 use serde_json::{Value, json};
 
-use crate::wrap::{counter, gate, open};
-
 pub(super) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","id":$ID,"result":{"protocolVersion":"VERSION","capabilities":{},"serverInfo":{"name":"raw","version":"1"}}}"#;
 
 /// A server that says what the test tells it, and a client of this version of MCP.
