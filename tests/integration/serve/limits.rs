@@ -8,36 +8,6 @@ use super::serving;
 use super::streams::{INITIALIZED, data, hold, notification, raw};
 use crate::wrap::{counter, tiny};
 
-#[test]
-fn a_request_of_the_server_that_can_not_be_stored_reaches_who_reads_or_is_answered_by_an_error() {
-    let (_world, _daemon, _serve, raw, client) = raw("limits.message_bytes = 10000", "2025-11-25");
-    let params = json!({"messages": [], "systemPrompt": "x".repeat(20_000)});
-    let ask = |id: &str| {
-        json!({"jsonrpc": "2.0", "id": id, "method": "sampling/createMessage", "params": params})
-            .to_string()
-    };
-    raw.say(&ask("ask-7"));
-    let heard = raw.wait_heard("ask-7");
-    assert!(
-        heard.contains("limits.message_bytes") && heard.contains("\"error\""),
-        "{heard}"
-    );
-    let mut standalone = client.listen();
-    standalone.event().expect("primed");
-    raw.say(&ask("ask-8"));
-    let asked = standalone.said().message();
-    assert_eq!(
-        asked["params"]["systemPrompt"].as_str().map(str::len),
-        Some(20_000)
-    );
-    let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"of": "the client"}});
-    assert_eq!(client.post(&answer).status, 202);
-    let heard = raw.wait_heard("ask-8");
-    assert!(heard.contains("the client"), "{heard}");
-    raw.say(&notification("next"));
-    assert_eq!(data(&mut standalone), "next", "the session goes on");
-}
-
 /// When the quota of the service is used up, `serve` deletes the oldest events of the session, and
 /// says so.
 #[test]

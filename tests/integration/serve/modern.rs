@@ -10,11 +10,6 @@ use crate::{fixture, world};
 
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// A counter on the official SDK, which speaks both eras.
-fn both_eras() -> Vec<String> {
-    vec!["node".into(), fixture("node/eras.mjs")]
-}
-
 /// A server of this era that says what the test tells it.
 fn raw(configuration: &str) -> (World, Daemon, Serve, Raw, HttpClient) {
     behind(configuration, &["modern"])
@@ -78,54 +73,6 @@ fn progress(nth: usize) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":$TOKEN{nth},"progress":1}}}}"#
     )
-}
-
-#[test]
-#[ignore = "needs node"]
-fn the_server_survives_every_kill_and_needs_no_session() {
-    let world = world("");
-    let mut daemon = world.daemon();
-    let mut serve = world.serve(&["--name", "test"], &both_eras());
-    let mut client = serve.client();
-    let discovered = client.modern("server/discover", &json!({})).message();
-    assert_eq!(
-        discovered["result"]["supportedVersions"],
-        json!(["2026-07-28"])
-    );
-    assert_eq!(
-        (
-            client.modern_text("increment").as_str(),
-            client.modern_text("increment").as_str()
-        ),
-        ("1", "2")
-    );
-    serve.kill();
-    serve.start_again();
-    assert_eq!(
-        client.modern_text("increment"),
-        "3",
-        "it is the same server"
-    );
-    daemon.kill();
-    assert_eq!(
-        client.modern_text("increment"),
-        "4",
-        "the daemon is not needed for that"
-    );
-    daemon = world.daemon();
-    serve.kill();
-    serve.start_again();
-    assert_eq!(client.modern_text("increment"), "5");
-    // The era before is another server's.
-    let mut older = serve.connected("2025-11-25");
-    assert_eq!(
-        (
-            older.text("increment", &json!({})).as_str(),
-            client.modern_text("increment").as_str()
-        ),
-        ("1", "6")
-    );
-    drop(daemon);
 }
 
 #[test]
@@ -285,37 +232,6 @@ fn a_server_of_the_era_before_is_asked_once_and_clients_are_told() {
         client.request("ping", &json!({})).answer()["result"],
         json!({})
     );
-}
-
-#[test]
-fn a_request_that_breaks_a_rule_is_refused_and_never_reaches_the_server() {
-    let (_world, _daemon, _serve, raw, mut client) = raw("");
-    client.modern("ping", &json!({})).must_be(200);
-    let before = raw.heard().len();
-    let code = |mut reply: Reply, status: u16| {
-        reply.must_be(status);
-        reply.message()["error"]["code"].clone()
-    };
-    for wrong in [
-        ("Mcp-Method", "other"),
-        ("Mcp-Method", ""),
-        ("Mcp-Name", "other"),
-        ("MCP-Protocol-Version", "2025-11-25"),
-    ] {
-        let reply = client.modern_with("tools/call", &json!({"name": "x"}), &[wrong]);
-        assert_eq!(code(reply, 400), -32020, "{wrong:?}");
-    }
-    let modern = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "x")];
-    let bare = r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#;
-    assert_eq!(code(client.ask("POST", &modern, bare), 400), -32602);
-    assert_eq!(
-        code(client.ask("POST", &modern, &format!("[{bare}]")), 400),
-        -32600
-    );
-    let reply = client.ask("GET", &modern, "");
-    assert_eq!(reply.header("allow"), Some("POST"));
-    assert_eq!(code(reply, 405), -32000);
-    assert_eq!(raw.heard().len(), before);
 }
 
 /// `serve` asks for the list of tools itself, all pages of it, before the first call.
