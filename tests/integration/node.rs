@@ -101,12 +101,6 @@ fn differing(count: usize) -> Vec<Value> {
         .collect()
 }
 
-fn identical(count: usize) -> Vec<Value> {
-    (0..count)
-        .map(|n| json!({"name": format!("s{n}"), "args": []}))
-        .collect()
-}
-
 fn sessions(began: &[(String, String)]) -> HashSet<&str> {
     began.iter().map(|(session, _)| session.as_str()).collect()
 }
@@ -132,93 +126,6 @@ fn a_server_that_is_killed_and_started_again_is_in_the_same_broker_session() {
         );
     }
     assert_eq!(broker.refused(), 0);
-}
-
-fn each_gets_its_own(count: usize) {
-    let (_world, _daemon, broker, mut host) = started("");
-    let servers = differing(count);
-    let began = host.all("start", &servers);
-    assert_eq!(sessions(&began).len(), count);
-    for round in 0..10 {
-        let resumed = host.all("restart", &servers);
-        for (n, (before, now)) in began.iter().zip(&resumed).enumerate() {
-            assert_eq!(
-                (&now.0, now.1.as_str()),
-                (&before.0, "resumed"),
-                "server {n} in round {round}"
-            );
-        }
-    }
-    assert_eq!(broker.refused(), 0);
-}
-
-#[test]
-#[ignore = "needs node"]
-fn two_that_differ_get_each_its_own_ten_times_over() {
-    each_gets_its_own(2);
-}
-
-#[test]
-#[ignore = "needs node"]
-fn eight_that_differ_get_each_its_own_ten_times_over() {
-    each_gets_its_own(8);
-}
-
-#[test]
-#[ignore = "needs node"]
-fn eight_identical_ones_begin_afresh_and_never_share_a_token() {
-    let (_world, _daemon, broker, mut host) = started("claim_wait_ms = 100");
-    let servers = identical(8);
-    let mut seen = 0;
-    for round in 0..10 {
-        let began = host.all(if round == 0 { "start" } else { "restart" }, &servers);
-        assert!(began.iter().all(|(_, how)| how == "fresh"), "{began:?}");
-        seen += 8;
-        assert_eq!(sessions(&began).len(), 8);
-        assert_eq!(
-            broker.ask(&json!({"op": "tally"})),
-            json!({"issued": seen, "resumed": 0, "refused": 0})
-        );
-    }
-}
-
-#[test]
-#[ignore = "needs node"]
-fn eight_identical_ones_resume_each_another_one_where_that_is_wanted() {
-    let (_world, _daemon, broker, mut host) = started("siblings = \"oldest\"");
-    let servers = identical(8);
-    let began = host.all("start", &servers);
-    assert_eq!(sessions(&began).len(), 8);
-    for round in 0..10 {
-        let resumed = host.all("restart", &servers);
-        assert!(
-            resumed.iter().all(|(_, how)| how == "resumed"),
-            "round {round}: {resumed:?}"
-        );
-        assert_eq!(sessions(&resumed), sessions(&began), "round {round}");
-    }
-    assert_eq!(broker.refused(), 0);
-}
-
-#[test]
-#[ignore = "needs node"]
-fn a_server_that_is_started_before_its_predecessor_dies_resumes() {
-    let (world, _daemon, _broker, mut host) = started("");
-    let began = host.all("start", &[json!({"name": "s0", "args": []})]);
-    for round in 1..=5 {
-        let (old, new) = (format!("s{}", round - 1), format!("s{round}"));
-        assert_eq!(
-            host.order(&json!({"begin": {"name": new, "args": []}})),
-            true
-        );
-        world.wait_stat("claims_waiting", 1);
-        assert_eq!(host.order(&json!({"kill": [old]})), true);
-        let resumed = host.order(&json!({"finish": new}));
-        assert_eq!(
-            (&resumed["broker_session"], &resumed["began"]),
-            (&json!(began[0].0), &json!("resumed"))
-        );
-    }
 }
 
 /// Nothing is handed to the servers but what the SDK passes by default. For that the test has a

@@ -4,8 +4,6 @@
 //
 //   {"start": [{"name", "args"}, …]}    all at once; answers what the tool `session` of each says
 //   {"restart": [{"name", "args"}, …]}  the same, after killing all of these names, without waiting for their death
-//   {"begin": {"name", "args"}}         starts one, and does not wait for it
-//   {"finish": name}                    waits for it; answers as `start`
 //   {"call": name, "tool": tool}        answers what the tool says
 //   {"kill": [name, …]}                 SIGKILL, and waits until they are gone
 //
@@ -40,18 +38,12 @@ function kill(name) {
   return gone;
 }
 
-const started = new Map();
 const orders = {
   start: (all) => Promise.all(all.map(start)),
   restart: (all) => {
     all.forEach(({ name }) => kill(name));
     return Promise.all(all.map(start));
   },
-  begin: (one) => {
-    started.set(one.name, start(one));
-    return true;
-  },
-  finish: (name) => started.get(name),
   call: (name, { tool }) => call(servers.get(name), tool),
   kill: async (names) => (await Promise.all(names.map(kill)), true),
 };
