@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use mcp_sessiond_process::{ProcessId, StartTime};
-use nix::unistd::mkfifo;
 
 use super::*;
-use crate::tmpfs::{Tmpfs, needs_root};
+use crate::tmpfs::needs_root;
 
 struct Bench {
     directory: tempfile::TempDir,
@@ -40,13 +39,6 @@ impl Bench {
             .collect();
         names.sort();
         names
-    }
-
-    fn corruption(&self) -> Corruption {
-        match self.tokens.read(file(1)).expect("tokens/ is fine") {
-            Found::Corrupted(why) => why,
-            found => panic!("{found:?} is not corrupted"),
-        }
     }
 }
 
@@ -171,62 +163,6 @@ fn the_mode_is_0600_whatever_the_umask() {
 }
 
 #[test]
-#[ignore = "needs root"]
-fn what_is_no_token_is_corrupted_and_left_as_it_is() {
-    let bench = Bench::new();
-    let path = bench.path("token-7-42");
-    let put = |bytes: &[u8]| {
-        fs::write(&path, bytes).expect("a file");
-        fs::set_permissions(&path, Permissions::from_mode(FILE_MODE)).expect("it is ours");
-    };
-    put(b"");
-    assert_eq!(bench.corruption(), Corruption::Size(0));
-    put(&vec![0; TOKEN_MAX + 1]);
-    assert_eq!(bench.corruption(), Corruption::Size(TOKEN_MAX as u64 + 1));
-    for wrong in [0o400, 0o640, 0o644, 0o4600] {
-        put(b"fine");
-        fs::set_permissions(&path, Permissions::from_mode(wrong)).expect("it is ours");
-        assert_eq!(bench.corruption(), Corruption::Mode(wrong));
-        assert_eq!(mode(&path), wrong, "it was repaired");
-    }
-    bench.tokens.delete(file(1)).expect("it is deleted");
-
-    let target = bench.path("target");
-    fs::write(&target, "somebody's").expect("a file");
-    fs::set_permissions(&target, Permissions::from_mode(FILE_MODE)).expect("it is ours");
-    symlink(&target, &path).expect("a symlink");
-    assert_eq!(bench.corruption(), Corruption::NotAFile);
-    bench.tokens.delete(file(1)).expect("it is deleted");
-    assert_eq!(
-        fs::read(&target).expect("the target is still there"),
-        b"somebody's"
-    );
-
-    fs::create_dir(&path).expect("a directory");
-    assert_eq!(bench.corruption(), Corruption::NotAFile);
-    bench.tokens.delete(file(1)).expect("it is deleted");
-
-    // Opening it for reading would wait for a writer.
-    mkfifo(&path, Mode::from_bits_truncate(FILE_MODE)).expect("a FIFO");
-    assert_eq!(bench.corruption(), Corruption::NotAFile);
-    bench.tokens.delete(file(1)).expect("it is deleted");
-    assert_eq!(bench.names(), ["target"]);
-}
-
-#[test]
-#[ignore = "needs root"]
-fn somebody_elses_token_is_corrupted() {
-    needs_root("give a file away");
-    let bench = Bench::new();
-    bench
-        .tokens
-        .write(file(1), &token("fine"))
-        .expect("it is written");
-    chown(bench.path("token-7-42"), Some(4321), None).expect("chown");
-    assert_eq!(bench.corruption(), Corruption::Owner(4321));
-}
-
-#[test]
 fn a_directory_that_is_not_ours_alone_is_refused_and_not_repaired() {
     let bench = Bench::new();
     let directory = bench.path("");
@@ -268,23 +204,6 @@ fn somebody_elses_directory_is_refused() {
     chown(bench.path(""), Some(4321), None).expect("chown");
     let refused = bench.tokens.read(file(1)).expect_err("it is refused");
     assert!(refused.to_string().contains("uid 4321"), "{refused}");
-}
-
-#[test]
-fn a_directory_that_was_cleaned_away_is_made_anew() {
-    let bench = Bench::new();
-    bench
-        .tokens
-        .write(file(1), &token("lost"))
-        .expect("it is written");
-    fs::remove_dir_all(bench.path("")).expect("it is ours");
-    assert_eq!(read(&bench.tokens), None);
-    bench
-        .tokens
-        .write(file(1), &token("new"))
-        .expect("it is written");
-    assert_eq!(read(&bench.tokens), Some(token("new")));
-    assert_eq!(mode(&bench.path("")), DIRECTORY_MODE);
 }
 
 #[test]
@@ -337,31 +256,4 @@ fn a_sweep_takes_what_bears_our_names_and_belongs_to_nobody() {
         "token-7-42-3",
     ];
     assert_eq!(bench.names(), left);
-}
-
-#[test]
-#[ignore = "needs root"]
-fn a_full_disk_leaves_the_former_token() {
-    let disk = Tmpfs::mount(64);
-    let tokens = open(disk.path()).expect("tokens/ is made");
-    tokens
-        .write(file(1), &token("former"))
-        .expect("there is room");
-    let full = tokens
-        .write(file(1), &token(vec![1; TOKEN_MAX]))
-        .expect_err("there is no room");
-    assert_eq!(full.kind(), io::ErrorKind::StorageFull);
-    assert_eq!(read(&tokens), Some(token("former")));
-
-    let names = || {
-        fs::read_dir(disk.path().join(DIRECTORY))
-            .expect("tokens/")
-            .count()
-    };
-    assert_eq!(names(), 1, "something of the new one is left");
-
-    tokens
-        .write(file(1), &token(vec![1; TOKEN_MAX / 2]))
-        .expect("there is room for a smaller one");
-    assert_eq!(names(), 1);
 }

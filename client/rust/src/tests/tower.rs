@@ -391,34 +391,6 @@ async fn a_session_whose_first_request_fails_ends_at_once() {
 }
 
 #[tokio::test]
-async fn a_session_whose_client_hangs_up_before_it_knows_it_ends() {
-    let fake = Fake::new([Turn::Tell(view("s1", None)), Turn::Stall]);
-    let inner = Inner {
-        is_mute: true,
-        ..Inner::default()
-    };
-    let calls = inner.calls.clone();
-    let mut service = layer(&fake).layer(inner);
-    poll_fn(|context| Service::<Asked>::poll_ready(&mut service, context))
-        .await
-        .expect("ready");
-    let mut answering = service.call(post(&[], INITIALIZE));
-    // Until the service has the request.
-    poll_fn(|context| {
-        assert!(answering.as_mut().poll(context).is_pending());
-        if *calls.lock().expect("calls") == 1 {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    })
-    .await;
-    drop(answering);
-    fake.shared.stalled.notified().await;
-    assert!(fake.heard()[1].starts_with("terminate_session "));
-}
-
-#[tokio::test]
 async fn a_server_that_names_sessions_of_its_own_is_told_from_the_first_request() {
     let fake = Fake::new([Turn::Tell(view("s1", None)), Turn::Done]);
     let mut service = layer(&fake).layer(Inner {
