@@ -365,40 +365,10 @@ fn a_keeper_that_is_killed_with_its_front_is_told_to_the_next_one() {
     }
 }
 
-/// The records are gone with all that they said.
+/// The records are gone with all that they said, and the daemon that has found that ends before the
+/// host comes back.
 #[test]
-fn a_host_hears_that_the_records_were_lost() {
-    let world = keeping("");
-    let mut daemon = world.daemon();
-    let command = wrapped(&world, &tiny(&world));
-    let mut client = Client::connected(world.front(&command));
-    assert_eq!(client.count(), 1);
-    let backend = world.backend();
-    client.pipe.kill();
-    daemon.kill();
-    signal(backend.keeper, Signal::SIGKILL);
-    gone(backend.keeper);
-    for file in ["sessions.db", "sessions.db-wal", "sessions.db-shm"] {
-        let _ = std::fs::remove_file(world.directory().join(file));
-    }
-    let _daemon = world.daemon();
-    let mut client = Client::connected(world.front(&command));
-    client
-        .pipe
-        .errors
-        .wait("the records of an earlier daemon were lost");
-    assert_eq!(client.count(), 1);
-    world.until_told();
-    client.pipe.kill();
-    let mut client = Client::connected(world.front(&command));
-    assert_eq!(client.count(), 2);
-    let said = client.pipe.errors.text();
-    assert!(!said.contains("records"), "{said}");
-}
-
-/// The daemon that has found that ends before the host comes back.
-#[test]
-fn so_it_does_from_the_daemon_after_the_one_that_has_found_it() {
+fn a_host_hears_that_the_records_were_lost_also_from_the_daemon_after() {
     let world = keeping("");
     let mut daemon = world.daemon();
     let command = wrapped(&world, &tiny(&world));

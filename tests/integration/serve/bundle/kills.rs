@@ -1,7 +1,7 @@
 //! Everything is killed in turn, with calls under way at every server: as with one server, and the
 //! others are not touched.
 
-use mcp_sessiond_tests::{signal, until};
+use mcp_sessiond_tests::{Daemon, HttpClient, Reply, Serve, World, signal, until};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -11,70 +11,105 @@ use crate::several::{able, backend, write_down};
 use crate::world;
 use crate::wrap::{gate, open};
 
+/// `serve` in front of the servers, and a call of `slow` under way at each.
+struct Calling {
+    world: World,
+    daemon: Daemon,
+    serve: Serve,
+    client: HttpClient,
+    /// The tools that count.
+    counting: [String; 3],
+    /// The id of each call, and the event that it is resumed by.
+    begun: Vec<(u64, String)>,
+    gates: [String; 3],
+    pids: [u32; 3],
+}
+
+impl Calling {
+    /// `before`: how often each has counted.
+    fn begun(before: u64) -> Self {
+        let (world, daemon, serve) = serving("");
+        let mut client = serve.connected("2025-11-25");
+        let counting = of_each(&mut client, "increment");
+        let slow = of_each(&mut client, "slow");
+        for tool in &counting {
+            for nth in 1..=before {
+                assert_eq!(count(&mut client, tool), nth);
+            }
+        }
+        let gates = NAMES.map(|name| gate(&world, name));
+        let begun = slow.iter().zip(&gates);
+        let begun = begun.map(|(tool, gate)| begin(&mut client, tool, gate));
+        let begun = begun.collect();
+        let pids = NAMES.map(|name| backend(&world, name).pid());
+        Self {
+            world,
+            daemon,
+            serve,
+            client,
+            counting,
+            begun,
+            gates,
+            pids,
+        }
+    }
+
+    /// The streams of the calls, resumed.
+    fn resumed(&self) -> Vec<Reply> {
+        let begun = self.begun.iter();
+        begun.map(|(_, event)| self.client.resume(event)).collect()
+    }
+
+    fn open(&self) {
+        self.gates.iter().for_each(|gate| open(gate));
+    }
+
+    fn counts(&mut self) -> [u64; 3] {
+        let Self {
+            client, counting, ..
+        } = self;
+        counting.each_ref().map(|tool| count(client, tool))
+    }
+
+    #[track_caller]
+    fn assert_same_servers(&self) {
+        assert_eq!(
+            NAMES.map(|name| backend(&self.world, name).pid()),
+            self.pids
+        );
+    }
+}
+
 #[test]
 fn serve() {
-    let (world, _daemon, mut serve) = serving("");
-    let mut client = serve.connected("2025-11-25");
-    let (counting, slow) = (
-        of_each(&mut client, "increment"),
-        of_each(&mut client, "slow"),
-    );
-    for tool in &counting {
-        assert_eq!(count(&mut client, tool), 1);
-    }
-    let pids = NAMES.map(|name| backend(&world, name).pid());
-    let gates = NAMES.map(|name| gate(&world, name));
-    let begun: Vec<_> = slow
-        .iter()
-        .zip(&gates)
-        .map(|(tool, gate)| begin(&mut client, tool, gate))
-        .collect();
-    serve.kill();
+    let mut calling = Calling::begun(1);
+    calling.serve.kill();
     // One of them answers while nobody is there.
-    open(&gates[0]);
-    serve.start_again();
-    let mut back: Vec<_> = begun
-        .iter()
-        .map(|(_, event)| client.resume(event))
-        .collect();
-    gates.iter().for_each(|gate| open(gate));
-    for (back, (id, _)) in back.iter_mut().zip(&begun) {
+    open(&calling.gates[0]);
+    calling.serve.start_again();
+    let mut back = calling.resumed();
+    calling.open();
+    for (back, (id, _)) in back.iter_mut().zip(&calling.begun) {
         let answer = back.answer();
         assert_eq!((&answer["id"], text(&answer)), (&json!(id), "2"));
         assert_eq!(back.event(), None, "the stream is complete");
     }
-    assert_eq!(of_each(&mut client, "increment"), counting);
-    for tool in &counting {
-        assert_eq!(count(&mut client, tool), 3);
-    }
-    assert_eq!(NAMES.map(|name| backend(&world, name).pid()), pids);
+    assert_eq!(of_each(&mut calling.client, "increment"), calling.counting);
+    assert_eq!(calling.counts(), [3; 3]);
+    calling.assert_same_servers();
 }
 
 #[test]
 fn the_daemon() {
-    let (world, mut daemon, serve) = serving("");
-    let mut client = serve.connected("2025-11-25");
-    let (counting, slow) = (
-        of_each(&mut client, "increment"),
-        of_each(&mut client, "slow"),
-    );
-    let pids = NAMES.map(|name| backend(&world, name).pid());
-    let gates = NAMES.map(|name| gate(&world, name));
-    let begun: Vec<_> = slow
-        .iter()
-        .zip(&gates)
-        .map(|(tool, gate)| begin(&mut client, tool, gate))
-        .collect();
-    daemon.kill();
-    gates.iter().for_each(|gate| open(gate));
-    daemon.start_again();
-    for (_, event) in &begun {
-        assert_eq!(text(&client.resume(event).answer()), "1");
+    let mut calling = Calling::begun(0);
+    calling.daemon.kill();
+    calling.open();
+    calling.daemon.start_again();
+    for mut back in calling.resumed() {
+        assert_eq!(text(&back.answer()), "1");
     }
-    for tool in &counting {
-        assert_eq!(count(&mut client, tool), 2);
-    }
-    assert_eq!(NAMES.map(|name| backend(&world, name).pid()), pids);
+    assert_eq!(calling.counts(), [2; 3]);
+    calling.assert_same_servers();
 }
 
 #[test]
@@ -113,118 +148,69 @@ fn each_keeper() {
 /// the session is not in use for ever.
 #[test]
 fn serve_and_later_a_keeper() {
-    let (world, _daemon, mut serve) = serving("");
-    let mut client = serve.connected("2025-11-25");
-    let (counting, slow) = (
-        of_each(&mut client, "increment"),
-        of_each(&mut client, "slow"),
-    );
-    let gates = NAMES.map(|name| gate(&world, name));
-    let begun: Vec<_> = slow
-        .iter()
-        .zip(&gates)
-        .map(|(tool, gate)| begin(&mut client, tool, gate))
-        .collect();
-    serve.kill();
-    serve.start_again();
-    let mut back: Vec<_> = begun
-        .iter()
-        .map(|(_, event)| client.resume(event))
-        .collect();
+    let mut calling = Calling::begun(0);
+    calling.serve.kill();
+    calling.serve.start_again();
+    let mut back = calling.resumed();
     // The new one has taken them over.
-    assert_eq!(of_each(&mut client, "increment"), counting);
-    backend(&world, "b").kill_keeper();
-    let answer = back[1].answer();
-    assert_eq!(answer["id"], json!(begun[1].0));
-    assert_eq!(answer["error"]["data"]["outcome"], "unknown", "{answer}");
-    assert_eq!(back[1].event(), None, "the stream is complete");
-    gates.iter().for_each(|gate| open(gate));
-    assert_eq!(
-        (text(&back[0].answer()), text(&back[2].answer())),
-        ("1", "1")
-    );
-    assert_eq!(counting.map(|tool| count(&mut client, &tool)), [2, 1, 2]);
+    assert_eq!(of_each(&mut calling.client, "increment"), calling.counting);
+    backend(&calling.world, "b").kill_keeper();
+    assert_lost(&mut calling, &mut back);
+    assert_eq!(calling.counts(), [2, 1, 2]);
 }
 
 /// Of `serve` and a keeper at once: what that keeper had is lost, and told as that; the rest goes
 /// on.
 #[test]
 fn serve_and_one_keeper() {
-    let (world, _daemon, mut serve) = serving("");
-    let mut client = serve.connected("2025-11-25");
-    let (counting, slow) = (
-        of_each(&mut client, "increment"),
-        of_each(&mut client, "slow"),
-    );
-    let gates = NAMES.map(|name| gate(&world, name));
-    let begun: Vec<_> = slow
-        .iter()
-        .zip(&gates)
-        .map(|(tool, gate)| begin(&mut client, tool, gate))
-        .collect();
-    let keeper = backend(&world, "b");
-    serve.kill();
+    let mut calling = Calling::begun(0);
+    let keeper = backend(&calling.world, "b");
+    calling.serve.kill();
     keeper.kill_keeper();
-    serve.start_again();
-    let mut back: Vec<_> = begun
-        .iter()
-        .map(|(_, event)| client.resume(event))
-        .collect();
-    let error = back[1].answer()["error"].take();
-    assert_eq!(error["data"]["outcome"], "unknown", "{error}");
-    gates.iter().for_each(|gate| open(gate));
-    assert_eq!(
-        (text(&back[0].answer()), text(&back[2].answer())),
-        ("1", "1")
-    );
-    assert_eq!(counting.map(|tool| count(&mut client, &tool)), [2, 1, 2]);
+    calling.serve.start_again();
+    let mut back = calling.resumed();
+    assert_lost(&mut calling, &mut back);
+    assert_eq!(calling.counts(), [2, 1, 2]);
 }
 
 /// A keeper that hangs has let nobody in: what it was asked is lost, and told as that; the rest
 /// goes on, and so does its server later.
 #[test]
 fn serve_while_a_keeper_hangs() {
-    let (world, _daemon, mut serve) = serving("");
-    let mut client = serve.connected("2025-11-25");
-    let (counting, slow) = (
-        of_each(&mut client, "increment"),
-        of_each(&mut client, "slow"),
-    );
-    let pids = NAMES.map(|name| backend(&world, name).pid());
-    let gates = NAMES.map(|name| gate(&world, name));
-    let begun: Vec<_> = slow
-        .iter()
-        .zip(&gates)
-        .map(|(tool, gate)| begin(&mut client, tool, gate))
-        .collect();
-    let keeper = backend(&world, "b").keeper;
+    let mut calling = Calling::begun(0);
+    let keeper = backend(&calling.world, "b").keeper;
     signal(keeper, Signal::SIGSTOP);
-    serve.kill();
-    serve.start_again();
-    let mut back: Vec<_> = begun
-        .iter()
-        .map(|(_, event)| client.resume(event))
-        .collect();
+    calling.serve.kill();
+    calling.serve.start_again();
+    let mut back = calling.resumed();
+    assert_lost(&mut calling, &mut back);
+    signal(keeper, Signal::SIGCONT);
+    // When it is tried again, nothing tells. Nobody hears of the call that was lost, and it has
+    // done its work.
+    let (client, tool) = (&mut calling.client, &calling.counting[1]);
+    until("b is back", || {
+        let answer = client.call(tool, &json!({})).answer();
+        (answer["result"]["content"][0]["text"] == "2").then_some(())
+    });
+    assert_eq!(calling.counts(), [2, 3, 2]);
+    calling.assert_same_servers();
+}
+
+/// The call at `b` has an unknown outcome. Those at the others go on, and are answered.
+#[track_caller]
+fn assert_lost(calling: &mut Calling, back: &mut [Reply]) {
     let answer = back[1].answer();
     assert_eq!(
         (&answer["id"], &answer["error"]["data"]["outcome"]),
-        (&json!(begun[1].0), &json!("unknown"))
+        (&json!(calling.begun[1].0), &json!("unknown")),
+        "{answer}"
     );
     assert_eq!(back[1].event(), None, "the stream is complete");
-    gates.iter().for_each(|gate| open(gate));
+    calling.open();
     assert_eq!(
         (text(&back[0].answer()), text(&back[2].answer())),
         ("1", "1")
     );
-    signal(keeper, Signal::SIGCONT);
-    // When it is tried again, nothing tells. Nobody hears of the call that was lost, and it has
-    // done its work.
-    until("b is back", || {
-        let answer = client.call(&counting[1], &json!({})).answer();
-        (answer["result"]["content"][0]["text"] == "2").then_some(())
-    });
-    assert_eq!([0, 2].map(|at| count(&mut client, &counting[at])), [2, 2]);
-    assert_eq!(NAMES.map(|name| backend(&world, name).pid()), pids);
 }
 
 /// A server elsewhere has a session that its `serve` has begun. The next `serve` goes on with it,
