@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
 import unittest
 
@@ -114,28 +113,6 @@ class OfAService(unittest.IsolatedAsyncioTestCase):
         failed, _ = await again.create_task(request="r")
         self.assertEqual((await made.create_task(request="r"))[1].id, failed.id)
         self.assertEqual((await failed.fail({"code": 1})).status, "failed")
-
-    async def test_a_task_whose_process_is_killed_has_failed(self) -> None:
-        made = await self.sessions.create()
-        program = (
-            "import asyncio, sys; from pathlib import Path; from mcp_sessiond import Options, Sessions\n"
-            "async def main():\n"
-            "    session = await Sessions('web', Options(directory=Path(sys.argv[1]))).open(sys.argv[2])\n"
-            "    task, _ = await session.create_task()\n"
-            "    print(task.id, flush=True)\n"
-            "    await asyncio.sleep(3600)\n"
-            "asyncio.run(main())"
-        )
-        arguments = [sys.executable, "-c", program, str(self.daemon.directory), made.id]
-        environment = {**self.daemon.environment, "PYTHONPATH": str(support.SOURCE)}
-        with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True) as writer:
-            assert writer.stdout
-            task = made.task(writer.stdout.readline().strip())
-            working = await task.view()
-            writer.kill()
-        lost = await task.changed(working.version)
-        assert lost.error
-        self.assertEqual((lost.status, lost.error.value()["data"]), ("failed", {"outcome": "unknown"}))
 
     async def test_a_binding_admits_its_caller_alone_until_it_is_rotated(self) -> None:
         alice, bob = Credential.of("alice"), Credential.of(b"bob")

@@ -1,9 +1,5 @@
 // Tasks, values that go by themselves, and a service's secret, on a real daemon that is killed.
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
-import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { inspect } from 'node:util';
 import { isCode, Sessions } from '../dist/index.js';
@@ -59,26 +55,6 @@ test('tasks are listed over several pages', async () => {
     (await session.tasks()).map(({ id }) => id),
     made.map(({ task }) => task.id).sort(),
   );
-});
-
-test('a task whose process is killed has failed', async () => {
-  const session = await ofService().create();
-  const program = `
-    import { Sessions } from ${JSON.stringify(new URL('../dist/index.js', import.meta.url).href)};
-    const session = await Sessions.ofService('shop', ${JSON.stringify(world.options)}).open('${session.id}');
-    const { task } = await session.createTask();
-    console.log(task.id);
-    setInterval(() => {}, 1 << 30);
-  `;
-  const script = path.join(world.base, 'writer.mjs');
-  writeFileSync(script, program);
-  const writer = spawn(process.execPath, [script]);
-  const [id] = await once(writer.stdout, 'data');
-  const task = session.task(String(id).trim());
-  const { version } = await task.view();
-  writer.kill('SIGKILL');
-  const lost = await task.changed(version, 20_000);
-  assert.deepEqual([lost.status, lost.error.data], ['failed', { outcome: 'unknown' }]);
 });
 
 test('a value goes by itself, and a secret is shared', async () => {
