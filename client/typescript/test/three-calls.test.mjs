@@ -1,4 +1,4 @@
-// Version 1's calls of a server on stdio, whose host this test is.
+// The session that has version 1's token, of a server whose host this test is. The three calls are in tests/languages.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import path from 'node:path';
@@ -34,29 +34,6 @@ function server(options = {}, env = world.env) {
   };
 }
 
-test('a token comes back after a SIGKILL, and the lines are those of the design', async () => {
-  const first = server({ label: 'a' });
-  assert.equal(await first.order('load'), null);
-  assert.equal(await first.order('store one'), true);
-  assert.deepEqual((await first.order('status')).is, 'active');
-  await kill(first.child);
-  assert.deepEqual(first.logged, ['Token file not found (first run or clean slate)']);
-
-  const second = server({ label: 'a' });
-  assert.equal(await second.order('load'), 'one');
-  assert.equal(await second.order('store two'), true);
-  assert.equal(await second.order('store three'), true);
-  await second.end();
-  assert.deepEqual(second.logged, ['Session resumed successfully'], 'said once');
-
-  const third = server({ label: 'a' });
-  assert.equal(await third.order('load'), 'three');
-  assert.equal(await third.order('reject'), true);
-  assert.equal(await third.order('store four'), true);
-  await third.end();
-  assert.deepEqual(third.logged, ['Broker rejected resume token, starting fresh session']);
-});
-
 test('the session of the token has state, which ends when a server begins anew', async () => {
   const first = server({ label: 'b' });
   assert.equal(typeof (await first.order('session')), 'string');
@@ -68,20 +45,6 @@ test('the session of the token has state, which ends when a server begins anew',
   assert.equal(await second.order('value'), null);
   assert.equal(await second.order('load'), null);
   await second.end();
-});
-
-test('a lease outlives the daemon, and a token is stored by the next one', async () => {
-  const own = await new World().start();
-  const first = server({}, own.env);
-  assert.equal(await first.order('load'), null);
-  await own.kill();
-  await own.start();
-  assert.equal(await first.order('store one'), true);
-  await first.end();
-  const second = server({}, own.env);
-  assert.equal(await second.order('load'), 'one');
-  await second.end();
-  await own.end();
 });
 
 test('many writes at once find the lease again after a restart of the daemon', async () => {
@@ -107,13 +70,4 @@ test('without a daemon resume is disabled, with one line, and no call throws', a
   assert.equal(lone.logged.length, 1);
   assert.match(lone.logged[0], /^Session resume disabled: no daemon listens at /);
   await none.end();
-});
-
-test('what is no token is not stored, and is told', async () => {
-  const own = server({ label: 'c' });
-  assert.equal(await own.order('store '), false);
-  await own.end();
-  assert.deepEqual(own.logged, [
-    'Resume token not stored: a resume token has at least 1 byte; this one is empty',
-  ]);
 });

@@ -1,6 +1,6 @@
 //! Load, store and reject against a daemon that is well, and the lines that they log.
 
-use mcp_sessiond_proto::types::{Claimed, Outcome, TokenStatus};
+use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error};
 
 use super::fake::{Fake, Turn, grant};
@@ -115,27 +115,6 @@ async fn a_token_that_the_broker_refuses_is_deleted() {
         "a rejected token can't have been accepted, whatever the daemon thinks"
     );
     assert_eq!(fake.heard(), ["claim", "reject s1 2", "store s1 2 new"]);
-}
-
-#[tokio::test]
-async fn a_corrupted_token_is_stale() {
-    let claimed = Claimed {
-        session: "s1".parse().expect("id"),
-        epoch: Epoch(2),
-        because: None,
-        lost: Vec::new(),
-        outcome: Outcome::Resumed,
-        own: None,
-        token_status: TokenStatus::Corrupted,
-        token: None,
-    };
-    let fake = Fake::new([Turn::Grant(claimed)]);
-    let logged = Logged::new();
-    assert!(fake.client().load().await.is_none());
-    assert_eq!(
-        logged.take(),
-        ["WARN Token file corrupted, treating as stale"]
-    );
 }
 
 #[tokio::test]
