@@ -14,9 +14,13 @@ import support
 
 CASES = json.loads(Path(__file__).with_suffix(".json").read_text())
 DEBUG = Path(os.environ.get("CARGO_TARGET_DIR") or support.ROOT / "target") / "debug"
+BROKER = [str(support.ROOT / "client/typescript/test/broker.mjs"), '{"start": false, "timeoutMs": 1000}']
+RUNTIMES = str(support.ROOT / "client/typescript/test/runtimes/node_modules/.bin") + "/"
 SERVERS = {
     "Python": lambda daemon: [str(support.INSTALLED / "mcp2" / "bin" / "python"), str(support.HERE / "stdio_server.py"), *([] if daemon else ["/nowhere"])],
-    "TypeScript": lambda _: ["node", str(support.ROOT / "client/typescript/test/broker.mjs"), '{"start": false, "timeoutMs": 1000}'],
+    "TypeScript": lambda _: ["node", *BROKER],
+    "TypeScript on Bun": lambda _: [RUNTIMES + "bun", *BROKER],
+    "TypeScript on Deno": lambda _: [RUNTIMES + "deno", "run", "-A", "--no-check", *BROKER],
     "Rust": lambda _: [str(DEBUG / "instance")],
 }
 

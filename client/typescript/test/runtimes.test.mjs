@@ -1,4 +1,5 @@
-// Bun and Deno run the client's core tests, and the rules of the Tasks extension with servers of their own.
+// Bun and Deno run the client's core tests, and those of the Tasks extension with servers of their own. tests/conformance/tasks has its rules,
+// tests/languages version 1's three calls: on both, too.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -8,7 +9,7 @@ import { binary } from './lib/daemon.mjs';
 
 const folder = path.join(import.meta.dirname, 'runtimes');
 const bin = (name) => path.join(folder, 'node_modules/.bin', name);
-const FILES = ['client', 'tasks', 'three-calls', 'event-bus', 'extension'];
+const FILES = ['client', 'tasks', 'three-calls', 'event-bus', 'extension-lives'];
 /** How each runs a file, and what it says of so many tests that have passed. */
 const RUNTIMES = {
   bun: { args: ['test', '--timeout', '60000'], passed: /^ *([1-9]\d*) pass$/m, failed: /^ *0 fail$/m },
