@@ -368,7 +368,7 @@ fn a_keeper_that_is_killed_with_its_front_is_told_to_the_next_one() {
 /// The records are gone with all that they said, and the daemon that has found that ends before the
 /// host comes back.
 #[test]
-fn a_host_hears_that_the_records_were_lost_also_from_the_daemon_after() {
+fn a_host_hears_that_the_records_were_lost() {
     let world = keeping("");
     let mut daemon = world.daemon();
     let command = wrapped(&world, &tiny(&world));
