@@ -38,6 +38,7 @@ fn storage_url() {
             Ok(url) => assert!(format!("{url:?}").contains(&seen) || !text.starts_with("postgres")),
             Err(error) => assert!(!error.to_string().contains(SECRET)),
         }
+        #[cfg(feature = "postgres")]
         if let Some((password, rest)) = crate::storage::postgres::password(text) {
             let is_secret = password.contains(SECRET) && !rest.contains(SECRET);
             assert!(!is_secret || !seen.contains(SECRET), "{text}: {seen}");
