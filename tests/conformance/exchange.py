@@ -5,7 +5,7 @@ import socket
 import time
 
 # How long a case waits for what has to come, in seconds. A target that is silent for so long has failed.
-PATIENCE = 15
+PATIENCE = 60
 
 
 class Silent(Exception):
