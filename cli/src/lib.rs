@@ -19,7 +19,7 @@
 //!   the session that a command works on.
 //! - [`completion`]: the servers and tools that a shell offers.
 //! - [`calls`]: calls to the daemon, and why one came to nothing. [`exit_code`]: all exit codes.
-//!   [`config`]: what the configuration says to a front. [`runtime`]: the asynchronous runtime of a
+//!   `extras`: what a build without a feature says. [`config`]: what the configuration says to a front. [`runtime`]: the asynchronous runtime of a
 //!   command. [`version`]: the versions of this executable and of others.
 //!
 //! **Architecture Invariants.** A verb prints by [`ui::output`] alone, and exits with a code of
@@ -32,11 +32,13 @@
 mod calls;
 mod claim_args;
 mod commands;
-#[cfg(test)]
+#[cfg(all(test, feature = "http"))]
 mod commands_in_docs;
 mod completion;
 mod config;
 mod exit_code;
+#[cfg(not(all(feature = "http", feature = "tui")))]
+mod extras;
 mod hosts;
 mod inventory;
 mod mcp_client;
@@ -60,6 +62,7 @@ use self::commands::{
 #[cfg(feature = "http")]
 use self::commands::{login, logout, serve};
 use self::exit_code::USAGE;
+#[cfg(not(feature = "http"))]
 use self::ui::output::warn;
 
 /// Keeps MCP servers and their sessions alive when hosts kill and restart them.
@@ -151,8 +154,9 @@ pub fn main() -> ExitCode {
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
-            if let Some(verb) = renamed_verb(std::env::args().skip(1)) {
-                warn(verb);
+            #[cfg(not(feature = "http"))]
+            if let Some(why) = extras::absent_verb(std::env::args().skip(1)) {
+                warn(why);
                 return ExitCode::from(USAGE);
             }
             print_usage_error(&error);
@@ -260,7 +264,9 @@ fn command() -> Command {
             // longer than all the rest of a start.
             let about = match command.find_subcommand(verb).and_then(Command::get_about) {
                 Some(about) => about.to_string(),
-                None => HELP_ABOUT.to_owned(),
+                None if *verb == "help" => HELP_ABOUT.to_owned(),
+                // An extra that this build does not have.
+                None => continue,
             };
             list += &format!("  {verb:width$}  {about}\n");
         }
@@ -315,24 +321,6 @@ fn sentence(error: &str) -> String {
     sentence
 }
 
-/// Verbs that had a second name, and the name that is left.
-const RENAMED: [([&str; 2], &str); 5] = [
-    (["debug", "config"], "config"),
-    (["debug", "stats"], "stats"),
-    (["debug", "check"], "doctor"),
-    (["service", "install"], "install"),
-    (["service", "uninstall"], "uninstall"),
-];
-
-/// What to say about a command line that can't be parsed and names a verb by its former name.
-fn renamed_verb(words: impl Iterator<Item = String>) -> Option<String> {
-    let mut verbs = words.filter(|word| !word.starts_with('-'));
-    let given = [verbs.next()?, verbs.next()?];
-    let (former, verb) = RENAMED.iter().find(|(former, _)| *former == given)?;
-    let former = former.join(" ");
-    Some(format!("there is no `{former}`; use `mcp-sessiond {verb}`"))
-}
-
 /// A program has called us and said no verb.
 fn without_verb() -> ExitCode {
     let help = command().render_help();
@@ -342,8 +330,6 @@ fn without_verb() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     /// The examples of a verb and of those below it that would be wrapped at 80 columns.
@@ -405,8 +391,19 @@ mod tests {
         assert_eq!(wrapped_examples(&Cli::command()), Vec::<String>::new());
     }
 
+    #[cfg(not(feature = "http"))]
+    #[test]
+    fn help_has_no_verb_that_is_absent() {
+        let help = command().render_help().to_string();
+        assert!(help.contains("\n  wrap "), "{help}");
+        assert!(!help.contains("\n  serve "), "{help}");
+    }
+
+    #[cfg(feature = "http")]
     #[test]
     fn help_has_every_verb_in_one_group() {
+        use std::collections::BTreeSet;
+
         let mut command = Cli::command();
         command.build();
         let verbs: BTreeSet<&str> = command

@@ -277,3 +277,35 @@ pub(crate) fn sentence(what: &dyn std::fmt::Display) -> String {
     // Names, titles and commands are anybody's.
     format!("mcp-sessiond: {}\n", printable(&text))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    /// Whoever has to hear of the text is slow; the one that leaves asks meanwhile.
+    #[test]
+    fn who_leaves_waits_until_it_was_heard_that_a_text_was_written() {
+        static IS_HEARD: AtomicBool = AtomicBool::new(false);
+        let stderr = Stderr::new().expect("a thread");
+        let (begins, has_begun) = channel();
+        let (release, released) = channel();
+        stderr.print_then(&"a test of what is heard", move || {
+            begins.send(()).expect("a test");
+            released.recv().expect("a test");
+            IS_HEARD.store(true, Ordering::SeqCst);
+        });
+        has_begun.recv().expect("it was written");
+        assert!(!IS_HEARD.load(Ordering::SeqCst));
+        // Nobody hears of it in time: it is not waited for any longer.
+        until_heard();
+        assert!(!IS_HEARD.load(Ordering::SeqCst));
+        let leaving = std::thread::spawn(|| {
+            until_heard();
+            IS_HEARD.load(Ordering::SeqCst)
+        });
+        release.send(()).expect("a test");
+        assert!(leaving.join().expect("it left"), "it waited");
+    }
+}

@@ -284,26 +284,6 @@ fn without_a_verb_a_program_gets_the_help_and_a_code() {
 }
 
 #[test]
-fn the_second_name_of_a_verb_is_refused_with_the_one_that_is_left() {
-    let world = world("");
-    for (former, verb) in [
-        (&["debug", "config", "--json"][..], "config"),
-        (&["debug", "--json", "stats"], "stats"),
-        (&["debug", "check"], "doctor"),
-        (&["service", "install", "--dry-run"], "install"),
-        (&["service", "uninstall"], "uninstall"),
-    ] {
-        let refused = run(&world, former, b"");
-        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert_eq!(refused.status.code(), Some(64), "{former:?}: {text}");
-        assert!(
-            text.contains(&format!("use `mcp-sessiond {verb}`")),
-            "{former:?}: {text}"
-        );
-    }
-}
-
-#[test]
 fn settings_and_figures_have_verbs_of_their_own() {
     let world = world("");
     let _daemon = world.daemon();

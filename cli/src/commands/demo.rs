@@ -62,7 +62,6 @@ enum Story {
     /// Resume tokens: servers of two hosts find their sessions again
     Token,
     /// A page reload and a kill of `serve`, with curl
-    #[cfg(feature = "http")]
     Http,
 }
 
@@ -84,6 +83,11 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             #[cfg(feature = "http")]
             Some(Story::Http) => http::run(arguments.json),
             Some(Story::Token) => token::run(arguments.json),
+            #[cfg(not(feature = "http"))]
+            Some(Story::Http) => Err(std::io::Error::other(crate::extras::absent(
+                "`demo http`",
+                "http",
+            ))),
             None => wrapped::run(arguments.json),
         },
     };

@@ -62,7 +62,7 @@ fn install(arguments: &Arguments) -> Result<(), ServiceError> {
 #[cfg(not(feature = "http"))]
 mod serve {
     pub(super) fn check(_: &[std::ffi::OsString]) -> Result<(String, usize), String> {
-        Err("this build of mcp-sessiond has no `serve`; build it with `--features http`".into())
+        Err(crate::extras::absent("`serve`", "http"))
     }
 }
 
@@ -124,7 +124,7 @@ fn readable(word: &OsString) -> Result<String, ServiceError> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "http"))]
 mod tests {
     use super::*;
 

@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         return watch::run(arguments.wide);
         #[cfg(not(feature = "tui"))]
         {
-            warn("this build of mcp-sessiond has no `status -w`; build it with `--features tui`");
+            warn(crate::extras::absent("`status -w`", "tui"));
             return ExitCode::from(crate::exit_code::USAGE);
         }
     }

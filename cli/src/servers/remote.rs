@@ -37,8 +37,8 @@ pub(crate) fn server(
     _: &str,
     _: &BTreeMap<String, String>,
 ) -> Result<RemoteServer, Failure> {
-    let why = "this build of mcp-sessiond reaches no server that has a URL; build it with `--features http`";
-    Err(Failure::new(FailureCode::BadEntry, why.to_owned()))
+    let why = crate::extras::absent("way to a server that has a URL", "http");
+    Err(Failure::new(FailureCode::BadEntry, why))
 }
 
 /// What people know a server by that is in no file: its URL, without what may be secret in it.
