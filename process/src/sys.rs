@@ -740,11 +740,13 @@ mod tests {
 
     #[test]
     fn what_was_let_go_of_comes_back() {
-        let before = crate::resident_bytes(std::process::id()).expect("memory");
-        super::let_go_of_text().expect("let go");
-        let after = crate::resident_bytes(std::process::id()).expect("memory");
-        // Formatting and comparing need text and constants that have just gone.
-        assert_eq!(format!("{:?}", [1.5, f64::INFINITY]), "[1.5, inf]");
-        assert!(after < before, "{before} bytes before, {after} after");
+        crate::tests::alone(|| {
+            let before = crate::resident_bytes(std::process::id()).expect("memory");
+            super::let_go_of_text().expect("let go");
+            let after = crate::resident_bytes(std::process::id()).expect("memory");
+            // Formatting and comparing need text and constants that have just gone.
+            assert_eq!(format!("{:?}", [1.5, f64::INFINITY]), "[1.5, inf]");
+            assert!(after < before, "{before} bytes before, {after} after");
+        });
     }
 }

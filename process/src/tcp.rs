@@ -193,45 +193,49 @@ mod tests {
 
     #[test]
     fn an_open_connection_is_its_users_and_a_closed_one_is_nobodys() {
-        for at in ["127.0.0.1:0", "[::1]:0"] {
-            let listener = TcpListener::bind(at).expect("bound");
-            let client =
-                TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
-            let (accepted, peer) = listener.accept().expect("accepted");
-            let own = accepted.local_addr().expect("an address");
-            assert!(is_ours(peer, own).expect("told"), "{at}");
-            client
-                .shutdown(std::net::Shutdown::Write)
-                .expect("shut down");
-            assert!(
-                is_ours(peer, own).expect("told") && is_held(peer, own).expect("told"),
-                "{at}: half closed"
-            );
-            drop(client);
-            assert!(!is_held(peer, own).expect("told"));
-            assert_eq!(
-                owner(peer, own).expect("told"),
-                None,
-                "hung up: not even root's"
-            );
-            // A socket listens at this address, but none has connected from it.
-            drop(accepted);
-            let listening = listener.local_addr().expect("an address");
-            assert_eq!(owner(listening, peer).expect("told"), None);
-        }
+        crate::tests::alone(|| {
+            for at in ["127.0.0.1:0", "[::1]:0"] {
+                let listener = TcpListener::bind(at).expect("bound");
+                let client = TcpStream::connect(listener.local_addr().expect("an address"))
+                    .expect("connected");
+                let (accepted, peer) = listener.accept().expect("accepted");
+                let own = accepted.local_addr().expect("an address");
+                assert!(is_ours(peer, own).expect("told"), "{at}");
+                client
+                    .shutdown(std::net::Shutdown::Write)
+                    .expect("shut down");
+                assert!(
+                    is_ours(peer, own).expect("told") && is_held(peer, own).expect("told"),
+                    "{at}: half closed"
+                );
+                drop(client);
+                assert!(!is_held(peer, own).expect("told"));
+                assert_eq!(
+                    owner(peer, own).expect("told"),
+                    None,
+                    "hung up: not even root's"
+                );
+                // A socket listens at this address, but none has connected from it.
+                drop(accepted);
+                let listening = listener.local_addr().expect("an address");
+                assert_eq!(owner(listening, peer).expect("told"), None);
+            }
+        });
     }
 
     #[test]
     fn the_process_that_listens_on_a_port_is_found() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
-        let port = listener.local_addr().expect("an address").port();
-        // One that has connected from there does not count.
-        let client = TcpStream::connect(("127.0.0.1", port)).expect("connected");
-        assert_eq!(listener_on(port), Some(std::process::id()));
-        let of_client = client.local_addr().expect("an address").port();
-        assert_eq!(listener_on(of_client), None);
-        drop((listener, client));
-        assert_eq!(listener_on(port), None);
+        crate::tests::alone(|| {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+            let port = listener.local_addr().expect("an address").port();
+            // One that has connected from there does not count.
+            let client = TcpStream::connect(("127.0.0.1", port)).expect("connected");
+            assert_eq!(listener_on(port), Some(std::process::id()));
+            let of_client = client.local_addr().expect("an address").port();
+            assert_eq!(listener_on(of_client), None);
+            drop((listener, client));
+            assert_eq!(listener_on(port), None);
+        });
     }
 
     #[test]

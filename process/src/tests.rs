@@ -25,6 +25,26 @@ const STAY: &str = "echo $$; read line";
 /// The same in perl, which connects to the socket that it is given before.
 const CALL: &str = r#"use IO::Socket::UNIX; $| = 1; my $s = IO::Socket::UNIX->new(Peer => shift); print "$$\n"; <STDIN>"#;
 
+/// Runs what a test does, a closure, in a process of its own. Beside others, each process that they
+/// start has this one's descriptors until it has become another program, and memory is everybody's.
+pub(crate) fn alone<Test: FnOnce()>(test: Test) {
+    const ALONE: &str = "MCP_SESSIOND_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return test();
+    }
+    let of_test = std::any::type_name::<Test>()
+        .strip_suffix("::{{closure}}")
+        .and_then(|path| Some(path.split_once("::")?.1))
+        .expect("a closure of a test of this crate");
+    let output = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", of_test])
+        .env(ALONE, "1")
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("1 passed"), "{of_test}, alone: {said}");
+}
+
 /// A tree of processes, of which the innermost says its pid.
 struct Tree {
     child: Child,

@@ -98,17 +98,19 @@ fn somebody_elses_is_refused() {
 
 #[test]
 fn one_daemon_has_the_lock() {
-    let (_parent, path) = place();
-    let open = || Directory::open(&path).expect("it is ours");
-    let (first, second) = (open(), open());
-    let lock = first.try_lock().expect("it is free");
-    let refused = second.try_lock().expect_err("it is held");
-    assert!(matches!(refused, DirectoryError::Locked(_)), "{refused}");
+    crate::tests::alone(|| {
+        let (_parent, path) = place();
+        let open = || Directory::open(&path).expect("it is ours");
+        let (first, second) = (open(), open());
+        let lock = first.try_lock().expect("it is free");
+        let refused = second.try_lock().expect_err("it is held");
+        assert!(matches!(refused, DirectoryError::Locked(_)), "{refused}");
 
-    let waiting = std::thread::spawn(move || second.wait_for_lock().map(drop));
-    drop(lock);
-    waiting.join().expect("it ends").expect("it gets the lock");
-    first.try_lock().expect("it is free again");
+        let waiting = std::thread::spawn(move || second.wait_for_lock().map(drop));
+        drop(lock);
+        waiting.join().expect("it ends").expect("it gets the lock");
+        first.try_lock().expect("it is free again");
+    });
 }
 
 #[test]
