@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Daemon, Host, Instance, Log, Peer, gone, until, until_written};
+use crate::{Daemon, Host, Instance, Log, Peer, copy_program, gone, until, until_written};
 
 /// Where the helpers are: only the test binary itself is told, when it is compiled.
 #[derive(Debug)]
@@ -292,7 +292,7 @@ impl World {
     #[must_use]
     pub fn host_called(&self, name: &str) -> Host {
         let program = self.root().join(name);
-        std::fs::copy(self.binaries.host, &program).expect("a copy of the host");
+        copy_program(self.binaries.host, &program);
         Host::spawn(self.command(program), self.binaries)
     }
 

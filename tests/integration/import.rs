@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 
-use mcp_sessiond_tests::World;
+use mcp_sessiond_tests::{World, copy_program};
 use serde_json::{Value, json};
 
 use crate::world;
@@ -41,7 +41,7 @@ fn installed(world: &World) -> PathBuf {
     if !path.exists() {
         let own = world.binaries.daemon;
         if fs::hard_link(own, &path).is_err() {
-            fs::copy(own, &path).expect("a copy");
+            copy_program(own, &path);
         }
         let folder = home(world).join(".local/bin");
         fs::create_dir_all(&folder).expect("a directory");

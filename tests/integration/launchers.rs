@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use mcp_sessiond_tests::{Host, Instance, World};
+use mcp_sessiond_tests::{Host, Instance, World, copy_program};
 use serde_json::{Value, json};
 
 use crate::world;
@@ -144,7 +144,7 @@ fn a_packages_shim_is_a_launcher_and_a_host_in_a_package_is_not() {
     let ours = written(world.root(), "bin/mcp-sessiond", SHIM);
     let packaged: PathBuf = packages.join("server-linux/instance");
     std::fs::create_dir(packages.join("server-linux")).expect("a directory");
-    std::fs::copy(world.binaries.instance, &packaged).expect("a copy");
+    copy_program(world.binaries.instance, &packaged);
     let packaged = packaged.to_str().expect("UTF-8");
     let foreign = world.binaries.instance;
     for (script, server, is_launcher) in [

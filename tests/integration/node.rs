@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use mcp_sessiond_tests::{BrokerProcess, Daemon, World};
+use mcp_sessiond_tests::{BrokerProcess, Daemon, World, copy_program};
 use serde_json::{Value, json};
 
 use crate::{BINARIES, fixture, needs_root, world};
@@ -141,7 +141,7 @@ fn the_environment_that_the_sdk_passes_by_default_is_enough() {
         (BINARIES.example_server, "server"),
         (BINARIES.daemon, "mcp-sessiond"),
     ] {
-        fs::copy(program, world.root().join(name)).expect("a copy");
+        copy_program(program, world.root().join(name));
     }
     let config = world.root().join(".config/mcp-sessiond");
     fs::create_dir_all(&config).expect("made");

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use mcp_sessiond_tests::{Client, Front, World};
+use mcp_sessiond_tests::{Client, Front, World, copy_program};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -432,7 +432,7 @@ impl Home {
             fs::create_dir_all(home.join(folder)).expect("a directory");
         }
         fs::create_dir_all(&bin).expect("a directory");
-        fs::copy(world.binaries.daemon, bin.join("mcp-sessiond")).expect("a copy");
+        copy_program(world.binaries.daemon, bin.join("mcp-sessiond"));
         let path = std::env::var("PATH").expect("a PATH");
         let server = format!("PATH='{path}' exec '{}'", tiny(&world).join("' '"));
         let programs = [

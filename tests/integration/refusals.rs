@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_tests::{Host, Instance, World, assert_refused, start_time};
+use mcp_sessiond_tests::{Host, Instance, World, assert_refused, copy_program, start_time};
 use serde_json::{Value, json};
 
 use crate::{fixture, needs_root, world};
@@ -22,7 +22,7 @@ fn another_user_is_refused_and_logged() {
     std::fs::create_dir(&hole).expect("a directory");
     std::fs::hard_link(world.socket(), hole.join("socket")).expect("a second name");
     let stranger = hole.join("stranger");
-    std::fs::copy(world.binaries.stranger, &stranger).expect("a program that others may start");
+    copy_program(world.binaries.stranger, &stranger);
     for (path, mode) in [
         (world.root(), 0o755),
         (&hole, 0o755),

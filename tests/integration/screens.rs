@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use mcp_sessiond_tests::World;
+use mcp_sessiond_tests::{World, copy_program};
 use serde_json::json;
 
 use crate::world;
@@ -86,9 +86,9 @@ fn deep(world: &World) -> PathBuf {
     let executable = folder.join("mcp-sessiond");
     if !executable.exists() {
         fs::create_dir_all(&folder).expect("directories");
-        fs::hard_link(world.binaries.daemon, &executable)
-            .or_else(|_| fs::copy(world.binaries.daemon, &executable).map(drop))
-            .expect("an executable");
+        if fs::hard_link(world.binaries.daemon, &executable).is_err() {
+            copy_program(world.binaries.daemon, &executable);
+        }
     }
     executable
 }

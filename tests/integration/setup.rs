@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use mcp_sessiond_process::fault;
-use mcp_sessiond_tests::{Client, SmallDisk, World};
+use mcp_sessiond_tests::{Client, SmallDisk, World, copy_program};
 use serde_json::{Value, json};
 
 use crate::import::hosts;
@@ -428,7 +428,7 @@ fn an_executable_in_a_cache_is_copied_to_where_it_stays() {
     fs::create_dir_all(&cache).expect("a directory");
     let usual = command(&world, &[]);
     let passing = cache.join("mcp-sessiond");
-    fs::copy(usual.get_program(), &passing).expect("copied");
+    copy_program(usual.get_program(), &passing);
     let file = write(&world, CURSOR, r#"{"mcpServers": {"a": {"command": "x"}}}"#);
     let run = |words: &[&str]| {
         let mut from_cache = Command::new(&passing);

@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use mcp_sessiond_tests::{Client, World};
+use mcp_sessiond_tests::{Client, World, write_program};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -177,9 +177,7 @@ impl Wild {
         let stubs = world.root().join("stubs");
         fs::create_dir(&stubs).expect("a directory");
         for program in PROGRAMS {
-            fs::write(stubs.join(program), SERVER).expect("a server");
-            fs::set_permissions(stubs.join(program), fs::Permissions::from_mode(0o755))
-                .expect("a mode");
+            write_program(stubs.join(program), SERVER);
         }
         let path = world.root().join("home").join(place(host));
         let elsewhere = TempDir::new_in("/dev/shm").expect("another file system");

@@ -9,26 +9,28 @@ use super::*;
 /// An upgrade replaces the executable of a running server; the next one has the same path.
 #[test]
 fn a_replaced_executable_is_the_same_program() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let program = directory.path().join("server");
-    let start = || {
-        std::fs::copy("/bin/sh", &program).expect("copied");
-        Tree::spawn(Command::new(&program).args(["-c", STAY]))
-    };
-    let mut tree = start();
-    let process = tree.pinned();
-    let before = traits_of(&process, &Table::default(), None).expect("read");
-    std::fs::remove_file(&program).expect("removed");
-    assert_eq!(
-        traits_of(&process, &Table::default(), None).expect("read"),
-        before
-    );
-    assert_eq!(before.program, "server");
-    let mut upgraded = start();
-    assert_eq!(
-        traits_of(&upgraded.pinned(), &Table::default(), None).expect("read"),
-        before
-    );
+    alone(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let program = directory.path().join("server");
+        let start = || {
+            std::fs::copy("/bin/sh", &program).expect("copied");
+            Tree::spawn(Command::new(&program).args(["-c", STAY]))
+        };
+        let mut tree = start();
+        let process = tree.pinned();
+        let before = traits_of(&process, &Table::default(), None).expect("read");
+        std::fs::remove_file(&program).expect("removed");
+        assert_eq!(
+            traits_of(&process, &Table::default(), None).expect("read"),
+            before
+        );
+        assert_eq!(before.program, "server");
+        let mut upgraded = start();
+        assert_eq!(
+            traits_of(&upgraded.pinned(), &Table::default(), None).expect("read"),
+            before
+        );
+    });
 }
 
 /// perl overwrites its command line in place when `$0` is set.

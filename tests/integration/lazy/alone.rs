@@ -1,11 +1,10 @@
 //! `wrap --lazy -- CMD`.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use mcp_sessiond_tests::{Client, Front, gone, until};
+use mcp_sessiond_tests::{Client, Front, gone, until, write_program};
 use serde_json::{Value, json};
 
 use super::{ask_all, heard, introduced, lazy, listed, says, starts, told, tool, usual};
@@ -183,10 +182,7 @@ fn a_server_that_can_not_be_started_is_told_at_the_call_and_tried_again_at_the_n
     let _daemon = world.daemon();
     let program = world.root().join("program");
     let text = format!("#!/bin/sh\nexec {}\n", told(&world).join(" "));
-    let install = || {
-        fs::write(&program, &text).expect("a program");
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a program");
-    };
+    let install = || write_program(&program, &text);
     install();
     let server = [program.to_str().expect("UTF-8").to_owned()];
     says(&world, &usual());

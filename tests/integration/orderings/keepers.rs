@@ -4,7 +4,7 @@ use std::fs;
 
 use mcp_sessiond_proto::backends::KeeperRequest;
 use mcp_sessiond_proxy::keeper::dial::dial;
-use mcp_sessiond_tests::{Client, gone, signal, stat, suspend, until};
+use mcp_sessiond_tests::{Client, copy_program, gone, signal, stat, suspend, until, write_program};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -187,15 +187,13 @@ fn a_daemon_that_a_keeper_has_started_is_not_its_child() {
     let daemon = world.daemon();
     let mut words = wrapped(&world, &tiny(&world));
     let (copy, ends) = (world.root().join("mcp-sessiond"), world.root().join("ends"));
-    fs::copy(&words[0], &copy).expect("a copy");
+    copy_program(&words[0], &copy);
     let script = format!(
         "#!/bin/sh\nkill -KILL {}\nexec {} \"$@\"\n",
         daemon.pid(),
         words[0]
     );
-    fs::write(&ends, script).expect("a script");
-    fs::set_permissions(&ends, std::os::unix::fs::PermissionsExt::from_mode(0o700))
-        .expect("executable");
+    write_program(&ends, &script);
     words[0] = copy.to_str().expect("UTF-8").to_owned();
     let front = world.front(&words);
     // The front starts its keeper with what is there by then.

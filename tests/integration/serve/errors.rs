@@ -1,5 +1,6 @@
 //! What `serve` refuses, and with which status.
 
+use mcp_sessiond_tests::copy_program;
 use serde_json::json;
 
 use super::serving;
@@ -43,7 +44,7 @@ fn a_command_that_there_is_not_is_refused_at_the_start() {
 fn a_server_that_can_not_be_started_is_an_error_and_no_session_is_left() {
     let (world, _daemon, serve) = serving("", |world| {
         let script = world.root().join("server");
-        std::fs::copy("/bin/true", &script).expect("a file");
+        copy_program("/bin/true", &script);
         vec![script.to_str().expect("UTF-8").to_owned()]
     });
     std::fs::remove_file(world.root().join("server")).expect("it was there");

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use mcp_sessiond_tests::Client;
+use mcp_sessiond_tests::{Client, write_program};
 use serde_json::{Value, json};
 
 use super::{all, connect, count, small, tools, write_down};
@@ -92,12 +92,7 @@ fn twelve_servers_of_which_four_do_not_come_up() {
         .as_str()
         .expect("a script")
         .to_owned();
-    fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("a program");
-    fs::set_permissions(
-        &program,
-        std::os::unix::fs::PermissionsExt::from_mode(0o755),
-    )
-    .expect("a program");
+    write_program(&program, &format!("#!/bin/sh\n{script}\n"));
     let mended: Vec<(&str, Value)> = servers
         .into_iter()
         .map(|(name, entry)| {

@@ -4,7 +4,7 @@ use std::fs::{create_dir_all, read_to_string};
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use mcp_sessiond_tests::World;
+use mcp_sessiond_tests::{World, copy_program};
 
 use super::machine::{Machine, SERVICE, SOCKET, config, files, is_there, succeeded, units};
 use super::{StoredInstance, keeping};
@@ -23,7 +23,7 @@ fn installed_again_it_says_what_has_changed() {
     // The executable may be a new one of the same name.
     assert_ne!(machine.world.daemon_pid(), former);
     let moved = machine.world.root().join("mcp 100% sessiond");
-    std::fs::copy(machine.world.binaries.daemon, &moved).expect("copied");
+    copy_program(machine.world.binaries.daemon, &moved);
     let said = succeeded(&machine.run(moved.to_str().expect("UTF-8"), &["install"]));
     let lines: Vec<&str> = said
         .lines()

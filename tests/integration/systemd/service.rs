@@ -1,8 +1,8 @@
 //! `mcp-sessiond service`: what the user service is doing.
 
-use std::fs::{read_to_string, set_permissions, write};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{read_to_string, write};
 
+use mcp_sessiond_tests::write_program;
 use serde_json::{Value, json};
 
 use super::machine::{Machine, SERVICE, SOCKET, units};
@@ -87,8 +87,7 @@ fn it_is_told_from_before_it_is_installed_until_it_is_gone() {
 fn another_version_and_one_that_is_gone_are_told_of() {
     let machine = Machine::installed("");
     let other = machine.world.root().join("other");
-    write(&other, "#!/bin/sh\necho mcp-sessiond 0.0.1\n").expect("written");
-    set_permissions(&other, PermissionsExt::from_mode(0o700)).expect("ours");
+    write_program(&other, "#!/bin/sh\necho mcp-sessiond 0.0.1\n");
     let unit = units(&machine.world).join(SERVICE);
     let text = read_to_string(&unit).expect("a unit");
     let text = text.replace(

@@ -1,12 +1,11 @@
 //! `mcp-sessiond status`, `stop` and `restart`: what is kept, and what people do about it.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::Output;
 
 use mcp_sessiond_process::PinnedProcess;
 use mcp_sessiond_proto::time::now_ms;
 use mcp_sessiond_proxy::unkept::{self, Unkept};
-use mcp_sessiond_tests::{Backend, Client, Front, World, gone, lives, until};
+use mcp_sessiond_tests::{Backend, Client, Front, World, gone, lives, until, write_program};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -215,8 +214,7 @@ fn a_server_that_can_t_start_is_told_of_with_the_reason() {
     let world = keeping("");
     let _daemon = world.daemon();
     let script = world.root().join("script");
-    std::fs::write(&script, "#!/bin/sh\nexit 42\n").expect("written");
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).expect("ours");
+    write_program(&script, "#!/bin/sh\nexit 42\n");
     let server = script.to_str().expect("UTF-8").to_owned();
     let mut client = Client::new(world.front(&wrapped(&world, &[server])));
     let asked = client.request("initialize", json!({"protocolVersion": "2025-06-18"}));

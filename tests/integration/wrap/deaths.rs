@@ -1,7 +1,9 @@
 //! Servers and keepers die. The front stays, its host is told what became of its calls, and there
 //! is a fresh server.
 
-use mcp_sessiond_tests::{Client, Front, World, gone, lives, signal, until};
+use mcp_sessiond_tests::{
+    Client, Front, World, copy_program, gone, lives, signal, until, write_program,
+};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -195,9 +197,10 @@ fn while_no_server_can_be_had_calls_are_said_not_to_be_sent() {
         .into_iter()
         .map(|word| format!("'{word}'"))
         .collect();
-    std::fs::write(&program, format!("#!/bin/sh\nexec {}\n", command.join(" "))).expect("written");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    std::fs::set_permissions(&program, mode).expect("executable");
+    write_program(
+        &program,
+        &format!("#!/bin/sh\nexec {}\n", command.join(" ")),
+    );
     let words = [program.to_str().expect("UTF-8").to_owned()];
     let mut client = connect(&world, &words);
     let away = world.root().join("away");
@@ -232,8 +235,8 @@ fn a_front_whose_executable_was_upgraded_starts_keepers_all_the_same() {
         world.root().join("mcp-sessiond"),
         world.root().join("newer"),
     );
-    std::fs::copy(&words[0], &copy).expect("a copy");
-    std::fs::copy(&words[0], &newer).expect("another one");
+    copy_program(&words[0], &copy);
+    copy_program(&words[0], &newer);
     words[0] = copy.to_str().expect("UTF-8").to_owned();
     let mut client = Client::connected(world.front(&words));
     client.count();

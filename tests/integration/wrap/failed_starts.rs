@@ -2,10 +2,9 @@
 //! the next `initialize` is another attempt.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use mcp_sessiond_tests::{Client, Front, World, gone, signal, until};
+use mcp_sessiond_tests::{Client, Front, World, gone, signal, until, write_program};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -22,8 +21,7 @@ fn install(world: &World) {
     let script = format!("#!/bin/sh\nexec {}\n", words.join(" "));
     // Moved there, so that nobody finds half of it.
     let new = world.root().join("new");
-    fs::write(&new, script).expect("written");
-    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).expect("changed");
+    write_program(&new, &script);
     fs::rename(new, nowhere(world)).expect("moved");
 }
 

@@ -1,11 +1,9 @@
 //! The official servers, wrapped: whatever the official client and the inspector can ask, the
 //! answers are the same bytes.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::Output;
 
-use mcp_sessiond_tests::World;
+use mcp_sessiond_tests::{World, write_program};
 
 use super::{keeping, root, wrapped};
 use crate::fixture;
@@ -108,12 +106,10 @@ fn is_inspected_alike(name: &str) {
     // The inspector's own parser of arguments would stumble over `--`.
     let script = |name: &str, words: &[String]| {
         let script = format!("{}/{name}", root(&world));
-        std::fs::write(
+        write_program(
             &script,
-            format!("#!/bin/sh\nexec '{}'\n", words.join("' '")),
-        )
-        .expect("written");
-        std::fs::set_permissions(&script, Permissions::from_mode(0o755)).expect("its own file");
+            &format!("#!/bin/sh\nexec '{}'\n", words.join("' '")),
+        );
         [script]
     };
     let direct = inspect(&script("direct", &plain));

@@ -1,9 +1,8 @@
 //! Programs as hosts run them, and messages as hosts write them: what works directly works wrapped.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 
-use mcp_sessiond_tests::{Client, World, signal};
+use mcp_sessiond_tests::{Client, World, signal, write_program};
 use nix::sys::signal::Signal;
 
 use super::{keeping, root, tiny, wrapped};
@@ -12,12 +11,10 @@ use super::{keeping, root, tiny, wrapped};
 fn script(world: &World) -> Vec<String> {
     let words: Vec<String> = tiny(world).iter().map(|word| format!("'{word}'")).collect();
     let path = format!("{}/script", root(world));
-    fs::write(
+    write_program(
         &path,
-        format!("test \"$1\" = one && exec {}\n", words.join(" ")),
-    )
-    .expect("written");
-    fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("changed");
+        &format!("test \"$1\" = one && exec {}\n", words.join(" ")),
+    );
     vec![path, "one".to_owned()]
 }
 

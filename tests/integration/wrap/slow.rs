@@ -9,7 +9,8 @@ use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
 use mcp_sessiond_tests::{
-    Backend, Client, Front, World, gone, leave_descriptors, lives, signal, until,
+    Backend, Client, Front, World, copy_program, gone, leave_descriptors, lives, signal, until,
+    write_program,
 };
 use nix::sys::signal::Signal;
 
@@ -551,14 +552,9 @@ fn front_with_starter(world: &World, script: &str) -> Front {
         world.root().join("mcp-sessiond"),
         world.root().join("starter"),
     );
-    fs::copy(&words[0], &copy).expect("a copy");
+    copy_program(&words[0], &copy);
     let script = script.replace("KEEP", &words[0]);
-    fs::write(&starter, format!("#!/bin/sh\n{script}\n")).expect("a script");
-    fs::set_permissions(
-        &starter,
-        std::os::unix::fs::PermissionsExt::from_mode(0o700),
-    )
-    .expect("executable");
+    write_program(&starter, &format!("#!/bin/sh\n{script}\n"));
     words[0] = copy.to_str().expect("UTF-8").to_owned();
     let wait = [("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "300")];
     let front = world.front_with(&words, &wait);

@@ -114,14 +114,12 @@ impl Habits {
 impl Relay {
     /// The host initialises.
     pub(super) fn host_initialize(&mut self, message: &Message<'_>, id: &str, now: Millis) {
-        let comes_back = self
-            .handshake
-            .host
-            .as_ref()
-            .is_some_and(|host| host.connection != self.connections);
+        let former = self.handshake.host.as_ref().map(|host| host.connection);
+        let comes_back = former.is_some_and(|connection| connection != self.connections);
         self.note_host(message, id);
         self.era_initializes();
-        if comes_back {
+        // Whoever was there before and has not initialised may have been asked, too.
+        if comes_back || former.is_none() {
             self.check_roots();
         }
         if self.handshake.answer.is_some() {
@@ -149,9 +147,14 @@ impl Relay {
                 .is_some_and(|call| self.is_former(call))
         {
             // A front that continues has sent it again: the backend is asked once.
-            self.handshake.waiter = Some(Waiter {
-                id: Some(id.into()),
-            });
+            match self.refusal(now) {
+                Some(why) => self.tell_front(answers::not_sent(id, &why)),
+                None => {
+                    self.handshake.waiter = Some(Waiter {
+                        id: Some(id.into()),
+                    });
+                }
+            }
         } else if let Some(why) = self.died_silent.take() {
             // The next attempt starts another one.
             self.tell_front(answers::failed(id, &answers::ended_uninitialized(&why)));
@@ -191,6 +194,7 @@ impl Relay {
         } else if self.handshake.revive || self.handshake.pending.is_some() {
             self.check_roots();
             self.handshake.waiter = Some(Waiter { id: None });
+            self.wake(now);
         } else {
             self.handshake.revive = true;
             self.revive(now);

@@ -367,6 +367,50 @@ fn a_host_that_has_none_does_not_answer_what_the_backend_has_asked_itself() {
     );
 }
 
+/// Nobody had wanted it any more when it ended.
+#[test]
+fn a_fresh_one_that_ends_at_once_is_started_again_for_the_next_host() {
+    let mut bench = in_folders(&["file:///a"], false, false);
+    another(&mut bench, "{}");
+    assert_eq!(bench.relay.effects(), [Effect::ReplaceUnused]);
+    bench.relay.backend_started(bench.now);
+    bench.relay.detach(0, false, bench.now);
+    bench.dies();
+    bench.attach();
+    bench.front(&initialize("7", "2025-06-18", "{}"));
+    assert!(!bench.relay.rests(), "the host waits for it");
+    bench.wait();
+    bench.relay.backend_started(bench.now);
+    assert_eq!(bench.backend_gets().len(), 1, "it is initialised");
+    bench.backend(&ANSWER.replace("ID", "2"));
+    assert_eq!(bench.front_gets(), [ANSWER.replace("ID", "7")]);
+}
+
+/// As a host of a newer version does, which finds out which one the backend has.
+#[test]
+fn one_that_a_host_without_an_initialize_has_told_asks_the_first_that_has_one() {
+    let mut bench = Bench::new();
+    bench.front(&ask("0", "server/discover"));
+    bench.backend(&ask("1", "roots/list"));
+    bench.front_gets();
+    bench.front(&failed("1", "no"));
+    bench.backend_gets();
+    bench.relay.detach(0, false, bench.now);
+    bench.attach();
+    bench.front(&initialize("0", "2025-06-18", CAN));
+    bench.backend_gets();
+    bench.backend(&ANSWER.replace("ID", "1"));
+    bench.front_gets();
+    bench.front(INITIALIZED);
+    assert_eq!(bench.front_gets(), [ask("2", "roots/list")]);
+    bench.front(&call("5"));
+    assert_eq!(bench.backend_gets(), [INITIALIZED]);
+    bench.front(&roots("2", &["file:///a"]));
+    let why = "the host's folders (roots) are not those that the server was given";
+    let effects = bench.relay.effects();
+    assert_eq!(effects.last(), Some(&Effect::ReplaceUnused), "{why}");
+}
+
 /// A backend that has asked itself, and whose next host has that question.
 fn asks_itself(bench: &mut Bench) {
     bench.relay.detach(0, false, bench.now);
