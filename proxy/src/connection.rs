@@ -45,6 +45,8 @@ pub(crate) struct ToKeeper {
     reader: Frames,
     sender: Arc<FrameSender>,
     unsent: PendingFrames,
+    /// How many lines have come.
+    read: u64,
     watch: Option<KeeperWatch>,
     stderr: ServerStderr,
     on_purpose: bool,
@@ -76,6 +78,7 @@ impl Connection {
             reader: Frames::new(SocketReader::new(reader)?, frames),
             sender,
             unsent: PendingFrames::default(),
+            read: 0,
             watch,
             stderr,
             on_purpose: false,
@@ -163,10 +166,12 @@ impl Connection {
         }
     }
 
-    /// The keeper hears how many lines were passed on, unless it has. Never waits.
-    pub(crate) fn confirm(&self) {
-        if let Self::Keeper(keeper) = self {
-            keeper.sender.confirm();
+    /// The keeper hears how many lines were passed on, unless it has, and whether the client takes none.
+    /// True: this is to be said once more, later. Never waits.
+    pub(crate) fn confirm(&self) -> bool {
+        match self {
+            Self::Keeper(keeper) => keeper.sender.confirm_of(keeper.read),
+            Self::Pipe(_) => false,
         }
     }
 
@@ -285,6 +290,7 @@ impl ToKeeper {
 
     /// None: the keeper breaks the protocol.
     fn read(&mut self, said: Frame) -> Option<FromServer> {
+        self.read += u64::from(said.kind == Kind::Line);
         let line = match (said.kind, said.body) {
             (Kind::Line, Line::Whole(line)) => line,
             // With ids of the host's that are longer than any that was seen.
@@ -331,6 +337,7 @@ mod tests {
             reader: Frames::new(reader, FrameBuffer::default()),
             sender,
             unsent: PendingFrames::default(),
+            read: 0,
             watch: None,
             stderr: Stderr::new().expect("a thread").of_server(None),
             on_purpose: false,

@@ -254,6 +254,10 @@ struct State {
     unsent: Vec<u8>,
     /// How many of the keeper's messages were passed on.
     passed_on: Count,
+    /// How many that were a moment ago, if more were read; and that the keeper is to hear that there
+    /// are no more yet.
+    stalls_at: Option<u64>,
+    is_stalled: bool,
     /// How many ends of backends the host was told of.
     heard: Count,
     /// How this front leaves, and since when, until that is said; and how it has said so last.
@@ -282,11 +286,12 @@ impl State {
             self.unsent.extend_from_slice(&frame);
             self.unsent.extend_from_slice(body);
         };
-        for (kind, count) in [
-            (Kind::Confirm, &mut self.passed_on),
-            (Kind::Heard, &mut self.heard),
+        let again = std::mem::take(&mut self.is_stalled);
+        for (kind, count, again) in [
+            (Kind::Confirm, &mut self.passed_on, again),
+            (Kind::Heard, &mut self.heard, false),
         ] {
-            if count.told < count.all {
+            if count.told < count.all || again {
                 put(kind, count.all, &[]);
                 count.told = count.all;
             }
@@ -324,6 +329,20 @@ impl FrameSender {
     /// Says how many messages were passed on, if the keeper was not told. Never waits.
     pub(crate) fn confirm(&self) {
         self.say(&mut self.state());
+    }
+
+    /// The same, at its time. Where no more of those that were `read` were passed on since then, the
+    /// keeper hears the number again: its host takes none. True: this is to be said once more, later.
+    /// Never waits.
+    pub(crate) fn confirm_of(&self, read: u64) -> bool {
+        let mut state = self.state();
+        let passed = state.passed_on.all;
+        let is_behind = passed < read;
+        state.is_stalled = is_behind && state.stalls_at == Some(passed);
+        let once_more = is_behind && !state.is_stalled;
+        state.stalls_at = once_more.then_some(passed);
+        self.say(&mut state);
+        once_more
     }
 
     /// The host was told of so many more ends of backends. Never waits.
@@ -529,6 +548,21 @@ mod tests {
             (Kind::Line, 0, 2),
             (Kind::Confirm, 4, 0),
         ];
+        assert_eq!(frames(keeper), wanted);
+    }
+
+    #[test]
+    fn what_can_not_be_passed_on_is_said_by_the_same_number() {
+        let (sender, keeper) = pair();
+        assert!(sender.confirm_of(2), "it is passing them on");
+        assert!(!sender.confirm_of(2));
+        sender.note_passed_on(1);
+        assert!(sender.confirm_of(2));
+        sender.note_passed_on(1);
+        assert!(!sender.confirm_of(2));
+        assert!(!sender.confirm_of(2), "all of them");
+        drop(sender);
+        let wanted = [0, 1, 2].map(|number| (Kind::Confirm, number, 0));
         assert_eq!(frames(keeper), wanted);
     }
 

@@ -53,7 +53,8 @@ pub enum Kind {
     /// keeper does not acknowledge messages.
     Line = 3,
     /// From the client. The number: how many of the keeper's messages it has passed on or, where it
-    /// continues another client, up to which number it need not get them again.
+    /// continues another client, up to which number it need not get them again. The same number again:
+    /// it can pass on no more just now.
     Confirm = 4,
     /// From the keeper, to a client that continues another one. The number: up to which it has taken
     /// the client's messages.

@@ -120,7 +120,7 @@ pub(crate) struct Driver {
     is_over: bool,
     /// Whether memory is given back once nothing is carried for a while.
     gives_back: bool,
-    /// When the keeper hears at the latest what the host was given.
+    /// When the keeper hears at the latest what the client was given, or that it takes nothing.
     confirm_at: Option<Instant>,
 }
 
@@ -375,8 +375,8 @@ impl Driver {
                         });
                     }
                     if is_over(confirm_at) {
-                        self.confirm_at = None;
-                        self.connection.iter().for_each(Connection::confirm);
+                        let again = self.connection.as_ref().is_some_and(Connection::confirm);
+                        self.confirm_at = again.then(|| Instant::now() + CONFIRM_WITHIN);
                     }
                     if is_over(idle) {
                         self.gives_back = false;
@@ -432,8 +432,6 @@ impl Driver {
                 let passed = self.client.take_passed();
                 if let Some(connection) = self.connection.as_ref().filter(|_| passed > 0) {
                     connection.note_passed_on(passed);
-                    let within = || Instant::now() + CONFIRM_WITHIN;
-                    self.confirm_at.get_or_insert_with(within);
                 }
             }
             FromClient::Line(line) => {
@@ -557,6 +555,8 @@ impl Driver {
                 Out::Pass(line) => {
                     let receipt = std::mem::take(&mut self.receipt);
                     self.client.pass(line, receipt, self.connection.as_ref());
+                    let within = || Instant::now() + CONFIRM_WITHIN;
+                    self.confirm_at.get_or_insert_with(within);
                 }
                 Out::Answer(line) => self.client.put(TrackedLine::once(line)),
                 Out::ToServer(line) => {

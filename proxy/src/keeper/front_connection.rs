@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mcp_sessiond_process::ProcessId;
@@ -18,10 +17,6 @@ use crate::stderr::not_read;
 /// Bytes of the backend's standard error that may wait for a front. What comes while more wait is
 /// dropped.
 const STDERR_MAX: usize = 256 * 1024;
-
-/// A front that has not said for so long that it has passed on what it was handed can't pass it on.
-/// Others say so within 5 ms; a busy machine may take longer.
-const STUCK: Duration = Duration::from_millis(50);
 
 /// The front that has the backend, at the other end of its keeper's socket.
 #[derive(Debug)]
@@ -46,8 +41,8 @@ pub struct FrontConnection {
     stderr_skipped: u64,
     handed_out: u64,
     confirmed: u64,
-    /// Since when it has said nothing of messages that it was handed.
-    unconfirmed_since: Option<Instant>,
+    /// Whether it has said that its host takes nothing just now.
+    is_stalled: bool,
     /// How it is about to leave: 0, or the number of the signal that ends it; and since when, in ms
     /// of the clock that start times are read from, or 0.
     leaves: Option<(u64, u64)>,
@@ -72,7 +67,7 @@ impl FrontConnection {
             stderr_skipped: 0,
             handed_out: 0,
             confirmed: 0,
-            unconfirmed_since: None,
+            is_stalled: false,
             leaves: None,
             has_closed: false,
             heard: 0,
@@ -82,7 +77,6 @@ impl FrontConnection {
     /// Will write this message next, under the next number.
     pub fn hand_out(&mut self, line: Bytes) {
         self.handed_out += 1;
-        self.unconfirmed_since.get_or_insert_with(Instant::now);
         self.pending.put(Kind::Line, self.handed_out, line);
     }
 
@@ -120,9 +114,10 @@ impl FrontConnection {
         let number = said.number;
         match said.kind {
             Kind::Confirm => {
-                self.confirmed = number.clamp(self.confirmed, self.handed_out);
-                let has_more = self.confirmed < self.handed_out;
-                self.unconfirmed_since = has_more.then(Instant::now);
+                let confirmed = number.clamp(self.confirmed, self.handed_out);
+                // The same number again.
+                self.is_stalled = confirmed == self.confirmed;
+                self.confirmed = confirmed;
             }
             Kind::Heard => self.heard = self.heard.max(number),
             Kind::Leave => {
@@ -161,10 +156,9 @@ impl FrontConnection {
 
     /// Messages that it was handed and may not have passed on, now that it is gone. It passes on at once
     /// what it has read, and says so a little later. So it has failed to pass something on only where
-    /// it had not read everything, or could pass nothing on for long.
+    /// it had not read everything, or has said that its host takes nothing.
     pub fn unpassed(&self) -> u64 {
-        let is_stuck = |since: Instant| since.elapsed() >= STUCK;
-        match self.reader.is_reset() || self.unconfirmed_since.is_some_and(is_stuck) {
+        match self.reader.is_reset() || self.is_stalled {
             true => self.handed_out - self.confirmed,
             false => 0,
         }
@@ -250,7 +244,7 @@ mod tests {
     #[tokio::test]
     #[cfg(target_os = "linux")]
     async fn what_a_front_has_read_has_arrived_and_what_it_has_not_may_be_lost() {
-        for (has_read, lost) in [(true, 0), (false, 2)] {
+        for (has_read, stalls, lost) in [(true, false, 0), (true, true, 2), (false, false, 2)] {
             let (mut front, theirs) = front();
             front.hand_out(Bytes::from_static(b"{}"));
             front.hand_out(Bytes::from_static(b"[]"));
@@ -260,9 +254,13 @@ mod tests {
                 theirs.readable().await.expect("it is there");
                 theirs.try_read(&mut read).expect("it is there");
             }
+            if stalls {
+                let again = mcp_sessiond_proto::backends::frame::frame(Kind::Confirm, 0, b"");
+                theirs.try_write(&again).expect("there is room");
+            }
             drop(theirs);
             front.note_rest();
-            assert_eq!(front.unpassed(), lost, "{has_read}");
+            assert_eq!(front.unpassed(), lost, "{has_read} {stalls}");
         }
     }
 
