@@ -1,6 +1,7 @@
 //! Remote servers over Streamable HTTP: a process that is connected to one is killed, and the next
 //! one goes on; the server is killed; a user is logged in.
 
+mod codings;
 mod front;
 mod listening;
 mod login;
@@ -36,4 +37,16 @@ fn resumable(world: &World) -> Vec<(&'static str, Upstream)> {
 /// A server on the official TypeScript SDK, under Express.
 pub(crate) fn express(world: &World, options: &[&str]) -> Upstream {
     world.upstream(&["node".into(), fixture("node/express.mjs")], options)
+}
+
+/// A server whose answer to a ping is in the file `ping`.
+fn pinged(world: &World) -> Upstream {
+    let program = ["python3", "-I", "-S"]
+        .map(String::from)
+        .into_iter()
+        .chain([fixture("python/ping_on_demand.py")]);
+    world.upstream(
+        &program.collect::<Vec<_>>(),
+        &[world.root().to_str().expect("UTF-8")],
+    )
 }

@@ -11,12 +11,16 @@ all else is answered with `{}`, but a ping as the file `ping` in the directory s
   page                     by HTML
   broken                   the connection is closed
 
-While the file `refuse` is there, `initialize` is refused with 503.
+While the file `refuse` is there, `initialize` is refused with 503. In the coding that the file `coding` names, each body is sent,
+whatever is asked for: gzip, deflate, raw (deflate without zlib's header), another one, of which the bytes are not true; or `asked`: in gzip
+unless nothing but `identity` is asked for. `tools/call` is answered by a stream.
 """
+import gzip
 import http.server
 import json
 import os
 import sys
+import zlib
 
 count = 0
 NOTE = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}
@@ -31,13 +35,31 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def say(self, status, kind="application/json", body=b"", session=None):
+        coding = self.coding() if body else None
+        if coding == "gzip":
+            body = gzip.compress(body)
+        elif coding == "deflate":
+            body = zlib.compress(body)
+        elif coding == "raw":
+            coding, body = "deflate", zlib.compress(body)[2:-4]
         self.send_response(status)
+        if coding:
+            self.send_header("Content-Encoding", coding)
         if session:
             self.send_header("Mcp-Session-Id", session)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def coding(self):
+        if not os.path.exists(path("coding")):
+            return None
+        with open(path("coding")) as file:
+            coding = file.read().strip()
+        if coding == "asked":
+            return None if self.headers["Accept-Encoding"] == "identity" else "gzip"
+        return coding
 
     def json(self, message, session=None):
         self.say(200, body=json.dumps(message).encode(), session=session)
@@ -80,7 +102,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.json({"jsonrpc": "2.0", "id": identity, "result": result}, f"session-{count}")
         if identity is None:
             return self.say(202)
-        self.json({"jsonrpc": "2.0", "id": identity, "result": {"within": self.headers["Mcp-Session-Id"]}})
+        answer = {"jsonrpc": "2.0", "id": identity, "result": {"within": self.headers["Mcp-Session-Id"]}}
+        if method == "tools/call":
+            return self.events(NOTE, answer)
+        self.json(answer)
 
     def do_GET(self):
         self.close_connection = True

@@ -47,7 +47,7 @@ impl From<Failed> for NotForwarded {
     fn from(failed: Failed) -> Self {
         match failed {
             Failed::NotReached(why) | Failed::Login(why) => Self::NotReached(why),
-            Failed::Broken | Failed::TooLarge => Self::Broken,
+            Failed::Broken | Failed::TooLarge | Failed::Coding(_) => Self::Broken,
         }
     }
 }

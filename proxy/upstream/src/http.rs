@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::StreamExt as _;
-use futures::stream::BoxStream;
 use mcp_sessiond_jsonrpc::message::{Kind, Line};
 use mcp_sessiond_proto::backends::relayed_max;
 use mcp_sessiond_relay::sse::{Event, Parser};
@@ -16,13 +14,14 @@ use mcp_sessiond_relay::verdict::{
     Refusal, SessionState, Verdict, error_message, names_session, said, without_secrets,
 };
 use reqwest::header::{
-    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
-    WWW_AUTHENTICATE,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION,
+    RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use reqwest::{Client, Method, Response, StatusCode};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::body::Body;
 use crate::login::{Bearer, LoginError};
 use crate::messages::CallFailure;
 use crate::remote::{Remote, RemoteError};
@@ -226,6 +225,7 @@ impl HttpClient {
             Failed::Login(why) => CallFailure::NotSent(why),
             Failed::Broken => CallFailure::lost(self.name()),
             Failed::TooLarge => CallFailure::too_large(self.name()),
+            Failed::Coding(coding) => CallFailure::coded(self.name(), &coding),
         })
     }
 
@@ -399,6 +399,7 @@ impl HttpClient {
         let mut request = self
             .client
             .request(method, self.remote.url.clone())
+            .header(ACCEPT_ENCODING, "identity")
             .headers(self.remote.headers.clone());
         request = match ask {
             HttpRequest::Post(line) => request
@@ -556,7 +557,7 @@ async fn read(response: Response) -> Result<Answered, Failed> {
         .unwrap_or_default();
     let kind = kind.trim().to_ascii_lowercase();
     let reply = match &*kind {
-        EVENTS => Reply::Events(Events::new(response)),
+        EVENTS => Reply::Events(Events::new(response)?),
         JSON if status == StatusCode::OK => {
             let body = read_up_to(response, relayed_max()).await?;
             if body.trim_ascii().is_empty() {
@@ -583,6 +584,8 @@ pub(super) enum Failed {
     Broken,
     /// It was said, and the answer has more bytes than are read.
     TooLarge,
+    /// It was said, and the answer has this content coding.
+    Coding(String),
     /// The user has to do something first.
     Login(String),
 }
@@ -641,7 +644,7 @@ async fn refusal_of(response: Response) -> Bytes {
 /// The body, where it is not larger, and whole.
 async fn read_up_to(response: Response, most: usize) -> Result<Bytes, Failed> {
     let mut body = Vec::new();
-    let mut chunks = response.bytes_stream();
+    let mut chunks = Body::of(response)?;
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk?;
         if body.len() + chunk.len() > most {
@@ -654,7 +657,7 @@ async fn read_up_to(response: Response, most: usize) -> Result<Bytes, Failed> {
 
 /// Events as they come.
 pub(super) struct Events {
-    body: BoxStream<'static, reqwest::Result<Bytes>>,
+    body: Body,
     parser: Parser,
     events: VecDeque<Event>,
     /// Whether the connection broke, and the server has not ended the stream.
@@ -670,15 +673,14 @@ impl fmt::Debug for Events {
 }
 
 impl Events {
-    fn new(response: Response) -> Self {
-        let body = response.bytes_stream().boxed();
-        Self {
-            body,
+    fn new(response: Response) -> Result<Self, Failed> {
+        Ok(Self {
+            body: Body::of(response)?,
             parser: Parser::default(),
             events: VecDeque::new(),
             broke_off: false,
             is_too_large: false,
-        }
+        })
     }
 
     /// The id of the event that was too large, where that is known.

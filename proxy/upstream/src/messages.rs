@@ -136,6 +136,14 @@ impl CallFailure {
         ))
     }
 
+    /// The answer can't be read.
+    pub(super) fn coded(name: &str, coding: &str) -> Self {
+        Self::Unknown(format!(
+            "the server {name:?} has answered with the content coding {coding:?}, which mcp-sessiond can't read (it asks for `identity`, \
+             and reads gzip and deflate): the outcome of this call is unknown"
+        ))
+    }
+
     /// The connection broke.
     pub(super) fn lost(name: &str) -> Self {
         Self::Unknown(format!(

@@ -6,24 +6,12 @@ use std::fs;
 use mcp_sessiond_tests::{Client, Front, Upstream, World};
 use serde_json::{Value, json};
 
-use super::express;
+use super::{express, pinged};
+use crate::world;
 use crate::wrap::wrapped;
-use crate::{fixture, world};
 
 fn front(world: &World, server: &Upstream) -> Client<Front> {
     Client::new(world.front(&wrapped(world, std::slice::from_ref(&server.url))))
-}
-
-/// A server whose answer to a ping is in the file `ping`.
-fn pinged(world: &World) -> Upstream {
-    let program = ["python3", "-I", "-S"]
-        .map(String::from)
-        .into_iter()
-        .chain([fixture("python/ping_on_demand.py")]);
-    world.upstream(
-        &program.collect::<Vec<_>>(),
-        &[world.root().to_str().expect("UTF-8")],
-    )
 }
 
 /// What a host of the same name is told that begins with `server/discover`: by that it gets the
