@@ -1,6 +1,7 @@
 //! Remote servers over Streamable HTTP: a process that is connected to one is killed, and the next
 //! one goes on; the server is killed; a user is logged in.
 
+mod balanced;
 mod codings;
 mod front;
 mod listening;

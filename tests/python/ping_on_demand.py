@@ -13,7 +13,8 @@ all else is answered with `{}`, but a ping as the file `ping` in the directory s
 
 While the file `refuse` is there, `initialize` is refused with 503. In the coding that the file `coding` names, each body is sent,
 whatever is asked for: gzip, deflate, raw (deflate without zlib's header), another one, of which the bytes are not true; or `asked`: in gzip
-unless nothing but `identity` is asked for. `tools/call` is answered by a stream.
+unless nothing but `identity` is asked for. `tools/call` is answered by a stream. While the file `sticky` is there, each session has a cookie, as
+of a balancer, and without that it is not found.
 """
 import gzip
 import http.server
@@ -47,6 +48,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Encoding", coding)
         if session:
             self.send_header("Mcp-Session-Id", session)
+            if os.path.exists(path("sticky")):
+                self.send_header("Set-Cookie", f"node={session}; Path=/; HttpOnly")
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -92,6 +95,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         method, identity = message["method"], message.get("id")
         print(self.headers["Mcp-Session-Id"], method, flush=True)
+        within = self.headers["Mcp-Session-Id"]
+        if within and os.path.exists(path("sticky")) and self.headers["Cookie"] != f"node={within}":
+            return self.say(404)
         if method == "ping" and identity == "mcp-sessiond-ping":
             return self.ping(identity)
         if method == "initialize":
@@ -102,7 +108,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.json({"jsonrpc": "2.0", "id": identity, "result": result}, f"session-{count}")
         if identity is None:
             return self.say(202)
-        answer = {"jsonrpc": "2.0", "id": identity, "result": {"within": self.headers["Mcp-Session-Id"]}}
+        answer = {"jsonrpc": "2.0", "id": identity, "result": {"within": within}}
         if method == "tools/call":
             return self.events(NOTE, answer)
         self.json(answer)

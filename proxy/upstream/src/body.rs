@@ -157,7 +157,7 @@ impl Coding {
 
 /// Whether zlib's header begins so (RFC 1950, section 2.2).
 fn is_zlib(first: u8, second: u8) -> bool {
-    first & 0x0F == 8 && u16::from_be_bytes([first, second]) % 31 == 0
+    first & 0x0F == 8 && u16::from_be_bytes([first, second]).is_multiple_of(31)
 }
 
 /// Bytes of the header of gzip that this begins with (RFC 1952, section 2.3). None: it is not there to

@@ -14,7 +14,7 @@ use mcp_sessiond_relay::verdict::{
     Refusal, SessionState, Verdict, error_message, names_session, said, without_secrets,
 };
 use reqwest::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION,
     RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use reqwest::{Client, Method, Response, StatusCode};
@@ -422,7 +422,12 @@ impl HttpClient {
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
-        Ok(request.send().await?)
+        if let Some(cookies) = stamp.cookies.header() {
+            request = request.header(COOKIE, cookies);
+        }
+        let response = request.send().await?;
+        stamp.cookies.note(response.headers(), &self.remote.url);
+        Ok(response)
     }
 
     /// What a call is answered that the server has refused.

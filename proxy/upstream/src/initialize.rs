@@ -255,14 +255,12 @@ impl Link {
 
     /// Says `initialize`.
     async fn send_initialize(&self, id: &str, line: Bytes) -> Result<Initialized, CallFailure> {
+        let stamp = SessionHeaders::default();
         let HttpReply {
             reply,
             session,
             login,
-        } = self
-            .wire
-            .ask(&HttpRequest::Post(line), &SessionHeaders::default())
-            .await?;
+        } = self.wire.ask(&HttpRequest::Post(line), &stamp).await?;
         let (mut said, mut numbers) = (Vec::new(), false);
         match reply {
             Reply::Message(text) => {
@@ -310,6 +308,7 @@ impl Link {
                 id: session,
                 version: protocol_version,
                 login,
+                cookies: stamp.cookies,
                 numbers,
                 capabilities,
                 result,

@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
+use crate::cookies::Cookies;
 use crate::messages::StreamHint;
 use crate::news::News;
 use crate::numbers::base;
@@ -65,6 +66,9 @@ pub(super) struct SessionRecord {
     pub(super) sessions: u32,
     /// The id that the server has given the session, if it has.
     pub(super) session: Option<String>,
+    /// Its cookies. They may name a login.
+    #[serde(default, skip_serializing_if = "Cookies::is_empty")]
+    pub(super) cookies: Cookies,
     /// The version of MCP that was agreed on.
     pub(super) version: Option<String>,
     /// Whether the server numbers its events.
@@ -85,6 +89,7 @@ impl SessionRecord {
             self.session.as_deref(),
             self.version.as_deref(),
             self.login.as_deref(),
+            &self.cookies,
         )
     }
 

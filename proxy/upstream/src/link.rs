@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
 use crate::call_ids::{CallIds, Ids};
+use crate::cookies::Cookies;
 use crate::http::HttpClient;
 use crate::ledger::{Ledger, SaveState, SessionRecord};
 use crate::messages::{Id, StreamHint, answered};
@@ -94,6 +95,8 @@ pub(super) struct NewSession {
     pub(super) version: Option<String>,
     /// The user's login that it was begun with, if it was.
     pub(super) login: Option<String>,
+    /// The cookies that were set when it was begun.
+    pub(super) cookies: Cookies,
     /// Whether the server numbers its events.
     pub(super) numbers: bool,
     /// What the server can do.
@@ -109,6 +112,7 @@ impl NewSession {
             self.id.as_deref(),
             self.version.as_deref(),
             self.login.as_deref(),
+            &self.cookies,
         )
     }
 }
@@ -204,6 +208,7 @@ impl Link {
             id,
             version,
             login,
+            cookies,
             numbers,
             result,
             ..
@@ -216,6 +221,7 @@ impl Link {
                 session: id,
                 version,
                 login,
+                cookies,
                 numbers,
                 sessions,
                 ready,

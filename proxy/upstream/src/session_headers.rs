@@ -4,6 +4,7 @@ use std::fmt;
 
 use reqwest::header::HeaderValue;
 
+use crate::cookies::Cookies;
 use crate::login::Bearer;
 
 /// What a request says of its session.
@@ -15,6 +16,8 @@ pub(super) struct SessionHeaders {
     pub(super) version: Option<HeaderValue>,
     /// The user's login that it was begun with, if it was. The session is nobody else's.
     pub(super) login: Option<String>,
+    /// Those that the server, or what is in front of it, has set in it.
+    pub(super) cookies: Cookies,
 }
 
 /// Shows whether there is an id, and not which.
@@ -29,13 +32,20 @@ impl fmt::Debug for SessionHeaders {
 }
 
 impl SessionHeaders {
-    /// Of a session with this id, and this version of MCP, that was begun with this login.
-    pub(super) fn of(session: Option<&str>, version: Option<&str>, login: Option<&str>) -> Self {
+    /// Of a session with this id, and this version of MCP, that was begun with this login, and has these
+    /// cookies.
+    pub(super) fn of(
+        session: Option<&str>,
+        version: Option<&str>,
+        login: Option<&str>,
+        cookies: &Cookies,
+    ) -> Self {
         let header = |text: Option<&str>| HeaderValue::from_str(text?).ok();
         Self {
             session: header(session),
             version: header(version),
             login: login.map(str::to_owned),
+            cookies: cookies.clone(),
         }
     }
 
