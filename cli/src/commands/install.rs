@@ -19,7 +19,7 @@ after an upgrade or from another place; it says what has changed. If MCP_SESSION
 With `--serve NAME` it writes a service for `mcp-sessiond serve --name NAME` with the options and the command that follow, and starts \
 it. The service starts again at each login and whenever it ends. `serve` and the servers behind it run in this directory, \
 with this shell's PATH; all other variables are the service manager's. Servers survive when the service is restarted. If `serve` exits \
-with 64, 70 or 75, systemd does not start it again.
+with 64, 65, 66, 70, 75, 126 or 127, systemd does not start it again.
 
 Exit codes: 0; 64 bad usage or directory; 69 neither a systemd user manager nor launchd can be reached; 70 it failed.
 

@@ -30,10 +30,6 @@ use self::refresh::RefreshError;
 /// How long a refresh may take, discovery included.
 const REFRESH_WAIT: Duration = Duration::from_secs(30);
 
-/// How long no refresh is tried after one that failed for now: each could take [`REFRESH_WAIT`],
-/// and calls would wait one after the other.
-const PAUSE: Duration = Duration::from_secs(5);
-
 /// Why a request can't say who the user is. Each is one sentence, which names the command
 /// that helps.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -129,7 +125,7 @@ pub struct Login {
     url: Url,
     /// One refresh of this process waits for the lock at a time.
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// A refresh has failed for now: when it may be tried again, and what is said until then.
+    /// When a refresh has failed for now, and why.
     failure: Arc<Mutex<Option<(Instant, LoginError)>>>,
 }
 
@@ -225,19 +221,21 @@ impl Login {
             .unwrap_or_else(|_| Err(self.not_renewed("it was interrupted")))
     }
 
-    /// What is said while no refresh is tried.
-    fn failure(&self) -> Option<LoginError> {
+    /// Why a refresh has failed since then: whoever has waited for it does not try again, as each try
+    /// could take [`REFRESH_WAIT`], one after the other.
+    fn failure_since(&self, came: Instant) -> Option<LoginError> {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure
             .as_ref()
-            .filter(|(until, _)| Instant::now() < *until)
+            .filter(|(at, _)| came <= *at)
             .map(|(_, error)| error.clone())
     }
 
     async fn renew(&self, refused: Option<&str>) -> Result<Bearer, LoginError> {
+        let came = Instant::now();
         let _turn = self.turn.lock().await;
         let file = self.file()?;
-        if let Some(error) = self.failure() {
+        if let Some(error) = self.failure_since(came) {
             // Another process may have got one, or the user has logged in.
             let tokens = file.read()?.filter(|tokens| tokens.is_fresh(now_ms()));
             let bearer = tokens.map(|tokens| Bearer::of(&tokens));
@@ -273,7 +271,7 @@ impl Login {
             Err(RefreshError::ForNow(why)) => {
                 let error = self.not_renewed(&why);
                 let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-                *failure = Some((Instant::now() + PAUSE, error.clone()));
+                *failure = Some((Instant::now(), error.clone()));
                 Err(error)
             }
         }
