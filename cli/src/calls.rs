@@ -24,14 +24,22 @@ pub(crate) const FIRST_ANSWER: Duration = Duration::from_secs(2);
 /// A connection to the daemon that runs, which has answered on it. None is started.
 ///
 /// # Errors
-/// [`Failure::Hangs`] after [`FIRST_ANSWER`].
+/// [`Failure::Hangs`] after [`FIRST_ANSWER`], by which the keepers are asked instead.
 pub(crate) async fn reach(directory: &Directory) -> Result<(Connection, About), Failure> {
+    let instead = ", so this is only what the keepers of the servers say";
+    reach_or(directory, instead).await
+}
+
+async fn reach_or(
+    directory: &Directory,
+    instead: &'static str,
+) -> Result<(Connection, About), Failure> {
     let reached = async {
         let connection = connect(directory, &Start::Never).await?;
         let about = connection.about(ANSWER_TIMEOUT).await?;
         Ok((connection, about))
     };
-    let hangs = |_| Failure::Hangs(directory.socket());
+    let hangs = |_| Failure::Hangs(directory.socket(), instead);
     tokio::time::timeout(FIRST_ANSWER, reached)
         .await
         .map_err(hangs)?
@@ -43,8 +51,8 @@ pub(crate) enum Failure {
     Connect(ConnectError),
     /// It did not answer.
     Call(CallError),
-    /// It listens on this socket, and does not answer.
-    Hangs(PathBuf),
+    /// It listens on this socket, and does not answer; and what is said instead.
+    Hangs(PathBuf, &'static str),
     /// It refused.
     Refused(Error),
     /// No daemon knows of the keeper with this socket, and it can't be identified.
@@ -78,9 +86,9 @@ impl fmt::Display for Failure {
             ),
             Self::Connect(error) => error.fmt(formatter),
             Self::Call(error) => write!(formatter, "the daemon did not answer: {error}"),
-            Self::Hangs(socket) => write!(
+            Self::Hangs(socket, instead) => write!(
                 formatter,
-                "the daemon has not answered for {} s, so this is only what the keepers of the servers say; `fuser -v {}` shows its \
+                "the daemon has not answered for {} s{instead}; `fuser -v {}` shows its \
                  pid, `kill -CONT PID` lets it continue if it is stopped, and `kill -KILL PID` ends it; the servers stay, and the next \
                  client starts another daemon",
                 FIRST_ANSWER.as_secs(),
@@ -103,7 +111,7 @@ impl Failure {
     pub(crate) fn report(&self) -> u8 {
         warn(self);
         match self {
-            Self::Connect(_) | Self::Call(_) | Self::Hangs(_) | Self::Keeper(..) => UNAVAILABLE,
+            Self::Connect(_) | Self::Call(_) | Self::Hangs(..) | Self::Keeper(..) => UNAVAILABLE,
             Self::Refused(_) => SOFTWARE,
         }
     }
@@ -124,7 +132,7 @@ pub(crate) fn print_answer(
 ) -> ExitCode {
     let answer = block_on(async {
         let directory = Directory::of_user()?;
-        let connection = connect(&directory, &Start::Never).await?;
+        let (connection, _) = reach_or(&directory, "").await?;
         work(&connection, &directory).await
     });
     match answer {

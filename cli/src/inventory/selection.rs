@@ -79,7 +79,7 @@ impl Selection {
                 Err(failure) => return failure.report(),
             };
             // What follows is done without it.
-            if let Some(failure @ Failure::Hangs(_)) = &inventory.failure {
+            if let Some(failure @ Failure::Hangs(..)) = &inventory.failure {
                 warn(failure);
             }
             match self.resolve(&inventory) {

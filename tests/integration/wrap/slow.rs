@@ -532,6 +532,16 @@ fn a_daemon_that_hangs_keeps_no_command_waiting() {
     );
     let said = say(&world, &["logs"]);
     assert!(said.err.contains(hangs), "{}", said.err);
+    // Only the daemon could say these.
+    for verb in ["debug", "stats"] {
+        let said = say(&world, &[verb]);
+        assert_eq!((said.code, &*said.out), (Some(69), ""), "{}", said.err);
+        assert!(
+            said.err.contains(hangs) && !said.err.contains("keepers"),
+            "{}",
+            said.err
+        );
+    }
     let found = world
         .sessiond(&["doctor", "--json"])
         .output()
