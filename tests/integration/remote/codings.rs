@@ -31,6 +31,14 @@ fn what_a_server_compresses_is_read_or_its_coding_is_named() {
         let mut client = serve.connected("2025-11-25");
         let answer = client.call("x", &json!({})).answer();
         assert!(answer["result"]["within"].is_string(), "{coding}: {answer}");
+        // What is passed on as it came has the coding that client and server agree on.
+        let reply = serve.client().modern("tools/list", &json!({}));
+        let named = match coding {
+            "asked" => "gzip",
+            "raw" => "deflate",
+            other => other,
+        };
+        assert_eq!(reply.header("content-encoding"), Some(named), "{coding}");
     }
     sends_in("br");
     let mut client = front();

@@ -15,8 +15,9 @@ use crate::response::json;
 
 /// The headers of a request that the server gets, beside those that begin with `mcp-`. Not ours:
 /// `Authorization`, `Cookie`.
-const PASSED_ON: [&str; 6] = [
+const PASSED_ON: [&str; 7] = [
     "accept",
+    "accept-encoding",
     "content-type",
     "last-event-id",
     "traceparent",
@@ -24,9 +25,10 @@ const PASSED_ON: [&str; 6] = [
     "baggage",
 ];
 /// The headers of a response that the client gets.
-const PASSED_BACK: [HeaderName; 6] = [
+const PASSED_BACK: [HeaderName; 7] = [
     SESSION,
     header::CONTENT_TYPE,
+    header::CONTENT_ENCODING,
     header::CACHE_CONTROL,
     header::RETRY_AFTER,
     header::ALLOW,
