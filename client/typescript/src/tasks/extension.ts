@@ -9,14 +9,18 @@ import { truncated } from './persist.js';
 import { createdResult, inlineResult, unwrapped, errorResult } from './results.js';
 import { declares, requireDeclared, detailedTask, EXTENSION, required, RpcError } from './rpc.js';
 import {
+  ANSWERS,
   ANYTHING,
   capabilitiesIn,
   isObject,
+  withAnswers,
   type AnyServer,
   type Asking,
+  type Fields,
   type HandlerLike,
   type RequestContext,
   type ServerLike,
+  type Transport,
 } from './sdk.js';
 import { RunningTask, type Work } from './running-task.js';
 
@@ -103,9 +107,9 @@ class Extension implements TaskExtension {
         method,
         { params: ANYTHING, result: ANYTHING },
         async (params: object, context: RequestContext) => {
-          // Before 2026-07-28 there is no such extension.
-          if (!context.mcpReq.envelope) throw RpcError.noMethod();
-          requireDeclared(capabilitiesIn(context.mcpReq.envelope));
+          const capabilities = capabilitiesIn(context.mcpReq.envelope);
+          if (!capabilities) throw RpcError.noMethod();
+          requireDeclared(capabilities);
           try {
             return await answer(params, context);
           } catch (error) {
@@ -114,13 +118,15 @@ class Extension implements TaskExtension {
         },
       );
     on('tasks/get', ({ taskId }, context) => this.#get(this.#callerOf(context), taskId));
-    on('tasks/update', ({ taskId }, context) => this.#update(context, taskId));
+    on('tasks/update', (params, context) => this.#update(this.#callerOf(context), params));
     on('tasks/cancel', ({ taskId }, context) => this.#cancel(context, taskId));
     const connect = inner.connect.bind(inner);
-    inner.connect = (transport: { send(message: unknown, options?: unknown): Promise<void> }) => {
+    inner.connect = async (transport: Transport) => {
       const send = transport.send.bind(transport);
       transport.send = (message, sending) => send(unwrapped(message), sending);
-      return connect(transport);
+      await connect(transport);
+      const { onmessage } = transport;
+      transport.onmessage = (message, extra) => onmessage?.(withAnswers(message), extra);
     };
     this.#attached = true;
     return server;
@@ -134,7 +140,7 @@ class Extension implements TaskExtension {
     if (!this.#attached)
       throw new SessiondError('invalid_argument', 'call `attach(server)` before a tool returns a task');
     const untasked = (why: RpcError) => (must ? errorResult<R>(why) : inlineResult(context, work, why));
-    const capabilities = capabilitiesIn(context.mcpReq.envelope);
+    const capabilities = capabilitiesIn(context.mcpReq.envelope) ?? {};
     if (!declares(capabilities)) return untasked(RpcError.missing(required));
     const caller = this.#callerOf(context);
     const begin = {
@@ -183,19 +189,14 @@ class Extension implements TaskExtension {
     return detailedTask(id, await task.view());
   }
 
-  async #update(context: RequestContext, taskId: unknown): Promise<object> {
-    const { id, task } = await this.#store.find(this.#callerOf(context), taskId);
-    const { inputResponses } = context.mcpReq;
-    if (!isObject(inputResponses))
-      throw RpcError.invalid(
-        '`inputResponses` is missing: an object of responses by the keys of their requests',
-      );
+  async #update(caller: Caller | undefined, { taskId, [ANSWERS]: answers }: Fields): Promise<object> {
+    const { id, task } = await this.#store.find(caller, taskId);
+    if (!isObject(answers))
+      throw RpcError.invalid('`inputResponses` must be an object of responses by the keys of their requests');
     // What was not asked, or is answered, is ignored, however much of it there is.
     const { inputs } = await task.view();
-    const open = inputs.filter(
-      ({ key, response }) => response === undefined && Object.hasOwn(inputResponses, key),
-    );
-    const answer = Object.fromEntries(open.map(({ key }) => [key, inputResponses[key]]));
+    const open = inputs.filter(({ key, response }) => response === undefined && Object.hasOwn(answers, key));
+    const answer = Object.fromEntries(open.map(({ key }) => [key, answers[key]]));
     if (open.length > 0) await this.#apply(id, task.update({ answer }));
     return {};
   }

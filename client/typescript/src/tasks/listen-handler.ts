@@ -64,7 +64,7 @@ export class ListenHandler {
   /** The tasks that a client is told of: those that are there, and its own. */
   async #tasksOf(asking: Asking, body: Fields, taskIds: unknown): Promise<FoundTask[]> {
     const meta = (body['params'] as Fields)['_meta'] as object | undefined;
-    if (!declares(capabilitiesIn(meta))) throw RpcError.missing(required);
+    if (!declares(capabilitiesIn(meta) ?? {})) throw RpcError.missing(required);
     if (!Array.isArray(taskIds) || !taskIds.every((id) => typeof id === 'string'))
       throw RpcError.invalid('`taskIds` is an array of ids of tasks');
     const ids = [...new Set(taskIds as string[])].slice(0, TASKS_MAX);
