@@ -1,7 +1,7 @@
 // The scripted server on the official SDK for TypeScript, with one line of ours added:
 // node typescript_app.mjs VERSION PORT JOURNAL GATES REVOKED [VARIANT]
 //
-// VERSION: 1.13 … 1.32, 2. VARIANT: with `cookie` a cookie names sessions, too; `express`, `fastify` and `hono` are the framework, whose
+// VERSION: 1.13 … 1.32, 2. VARIANT: with `cookie` a cookie names sessions, too; with `stateless` the app has none; `express`, `fastify` and `hono` are the framework, whose
 // middleware puts headers on each response. Its tools are those of stdio.py, without `raw`, and, after the runner's Nth `deploy`, `deployed_N`; it has one
 // prompt, which no deploy changes. The app lets each bearer token in that begins with `t`, but for
 // those whose name the folder REVOKED has as a file.
@@ -86,7 +86,20 @@ function asking({ extra }) {
   };
 }
 
-const handler = durable(createServer, { service: 'scripted', transport: Transport, retryMs: 100, start: false, ...(variant === 'cookie' && { cookie: 'mcp_session_id' }) });
+/** An app without sessions. */
+class Stateless extends Transport {
+  constructor(options) {
+    super({ ...options, sessionIdGenerator: undefined });
+  }
+}
+
+const handler = durable(createServer, {
+  service: 'scripted',
+  transport: variant === 'stateless' ? Stateless : Transport,
+  retryMs: 100,
+  start: false,
+  ...(variant === 'cookie' && { cookie: 'mcp_session_id' }),
+});
 
 /** The app's own check, before anything else. */
 function isLetIn(request) {

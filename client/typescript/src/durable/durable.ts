@@ -22,6 +22,7 @@ import {
   type HttpRequest,
 } from './request.js';
 import { restore } from './restore.js';
+import { answerWithoutSession, hasSessions } from './stateless.js';
 import { isInitialize, isRequest, type Message } from './sdk.js';
 
 /** After what time a client comes back, in ms. */
@@ -35,6 +36,9 @@ const IDLE_MS = 30 * 60_000;
 const IDLE_CHECK_MS = 60_000;
 /** How long the daemon is waited for, in ms, before a request is refused with 503. */
 const TIMEOUT_MS = 5_000;
+const NOTHING_KEPT =
+  'the app has no sessions, since its transport sets no `sessionIdGenerator`. Its requests go to it as they are, and nothing is kept. ' +
+  "For sessions, give `durable` the SDK's own transport";
 
 /** The sessions of one service that this process serves. */
 export class Durable {
@@ -45,6 +49,7 @@ export class Durable {
   readonly #served = new Map<string, Promise<ServedSession>>();
   readonly #readers = new Map<string, Reader>();
   readonly #timer: NodeJS.Timeout;
+  readonly #hasSessions: Promise<boolean>;
   #hasTold = false;
 
   constructor(createServer: ServerFactory['createServer'], options: DurableOptions) {
@@ -54,12 +59,16 @@ export class Durable {
     this.#cookie = options.cookie === undefined ? undefined : new Cookie(options.cookie);
     const { transport, retryMs = RETRY_MS, log } = options;
     this.#factory = { createServer, transport, retryMs, warn: warner(log) };
+    // An app that refuses to be asked is served as one that has them.
+    this.#hasSessions = hasSessions(transport).catch(() => true);
+    void this.#hasSessions.then((has) => has || this.#factory.warn(NOTHING_KEPT));
     this.#timer = setInterval(() => void this.#closeIdle(), IDLE_CHECK_MS);
     this.#timer.unref();
   }
 
   async answer(request: HttpRequest, response: ServerResponse): Promise<void> {
     try {
+      if (!(await this.#hasSessions)) return await answerWithoutSession(this.#factory, request, response);
       const cookieRefusal = await this.#openByCookie(request, response);
       switch (request.method) {
         case 'POST':
