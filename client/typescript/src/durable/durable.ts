@@ -36,6 +36,8 @@ const IDLE_MS = 30 * 60_000;
 const IDLE_CHECK_MS = 60_000;
 /** How long the daemon is waited for, in ms, before a request is refused with 503. */
 const TIMEOUT_MS = 5_000;
+/** The header that names a session that an `initialize` would go on with, if it is there. */
+const RECONNECT = 'x-mcp-reconnect-session';
 const NOTHING_KEPT =
   'the app has no sessions, since its transport sets no `sessionIdGenerator`. Its requests go to it as they are, and nothing is kept. ' +
   "For sessions, give `durable` the SDK's own transport";
@@ -69,15 +71,12 @@ export class Durable {
   async answer(request: HttpRequest, response: ServerResponse): Promise<void> {
     try {
       if (!(await this.#hasSessions)) return await answerWithoutSession(this.#factory, request, response);
-      const cookieRefusal = await this.#openByCookie(request, response);
       switch (request.method) {
         case 'POST':
-          return await this.#post(request, response, cookieRefusal);
+          return await this.#post(request, response);
         case 'GET':
-          if (cookieRefusal) throw cookieRefusal;
           return await this.#get(request, response);
         case 'DELETE':
-          if (cookieRefusal) throw cookieRefusal;
           return await this.#delete(request, response);
         default:
           throw Refusal.notAllowed();
@@ -124,12 +123,16 @@ export class Durable {
     return found;
   }
 
-  async #post(request: HttpRequest, response: ServerResponse, refusal: Refusal | undefined): Promise<void> {
+  async #post(request: HttpRequest, response: ServerResponse): Promise<void> {
     const { body, messages } = await messagesOf(request);
     const initialize = messages.find(isInitialize);
-    const id = header(request, 'mcp-session-id');
+    const wished = initialize && !header(request, 'mcp-session-id') && header(request, RECONNECT);
+    const refusal = wished ? undefined : await this.#openByCookie(request, response);
     if (initialize) {
-      if (id && (await this.#repeat(id, initialize, request, response))) return;
+      const id = wished || header(request, 'mcp-session-id');
+      // By its own header a client asks for this session, whoever has begun it.
+      const isFor = (handshake: Handshake) => Boolean(wished) || isSameClient(handshake, initialize.params);
+      if (id && (await this.#repeat(id, initialize, isFor, request, response))) return;
       dropHeader(request, 'mcp-session-id');
       return this.#begin(initialize, request, response, body);
     }
@@ -182,7 +185,8 @@ export class Durable {
    */
   async #repeat(
     id: string,
-    { id: asked, params }: Message,
+    { id: asked }: Message,
+    isFor: (handshake: Handshake) => boolean,
     request: HttpRequest,
     response: ServerResponse,
   ): Promise<boolean> {
@@ -190,7 +194,7 @@ export class Durable {
       if (isCode(error, 'invalid_argument') || Refusal.of(error).status === 404) return undefined;
       throw error;
     });
-    if (!handshake || !isSameClient(handshake, params)) return false;
+    if (!handshake || !isFor(handshake)) return false;
     const answer = JSON.stringify({ jsonrpc: '2.0', id: asked, result: handshake.result });
     response.writeHead(200, { 'Content-Type': 'application/json', 'Mcp-Session-Id': id }).end(answer);
     return true;
@@ -204,7 +208,7 @@ export class Durable {
   async #get(request: HttpRequest, response: ServerResponse): Promise<void> {
     if (!header(request, 'accept')?.includes('text/event-stream')) throw Refusal.notAcceptable();
     checkVersion(request);
-    const id = this.#id(request);
+    const id = await this.#named(request, response);
     const { session } = await this.#open(id, request);
     const reading = await begin(session, header(request, 'last-event-id'));
     if (!reading) {
@@ -225,7 +229,8 @@ export class Durable {
 
   async #delete(request: HttpRequest, response: ServerResponse): Promise<void> {
     checkVersion(request);
-    await this.#end((await this.#open(this.#id(request), request)).session);
+    const id = await this.#named(request, response);
+    await this.#end((await this.#open(id, request)).session);
     response.writeHead(200).end();
   }
 
@@ -275,6 +280,13 @@ export class Durable {
       if (served?.isBusy) await served.session.touch().catch(() => undefined);
       else if (served && performance.now() - served.usedAt > idle) await this.#closeServer(id);
     }
+  }
+
+  /** The session that a request names, also by a cookie. */
+  async #named(request: HttpRequest, response: ServerResponse): Promise<string> {
+    const refusal = await this.#openByCookie(request, response);
+    if (refusal) throw refusal;
+    return this.#id(request);
   }
 
   #id(request: IncomingMessage): string {
