@@ -1,7 +1,7 @@
 // The scripted server on the official SDK for TypeScript, with one line of ours added:
 // node typescript_app.mjs VERSION PORT JOURNAL GATES REVOKED [VARIANT]
 //
-// VERSION: 1.13 … 1.32, 2. VARIANT: with `cookie` a cookie names sessions, too; with `stateless` the app has none; `express`, `fastify` and `hono` are the framework, whose
+// VERSION: 1.13 … 1.32, 2. VARIANT: with `cookie` a cookie names sessions, too; with `stateless` the app has none; with `undeclared` it does not declare `listChanged`; `express`, `fastify` and `hono` are the framework, whose
 // middleware puts headers on each response. Its tools are those of stdio.py, without `raw`, and, after the runner's Nth `deploy`, `deployed_N`; it has one
 // prompt, which no deploy changes. The app lets each bearer token in that begins with `t`, but for
 // those whose name the folder REVOKED has as a file.
@@ -27,10 +27,13 @@ async function opened(key) {
 const deploys = path.join(gates, '../deploys');
 const added = fs.existsSync(deploys) ? [`deployed_${fs.readFileSync(deploys, 'utf8')}`] : [];
 
+/** What the server declares of each list. */
+const listed = variant === 'undeclared' ? {} : { listChanged: true };
+
 function createServer() {
   const server = new Server(
     { name: 'scripted', version: '1' },
-    { capabilities: { tools: { listChanged: true }, prompts: { listChanged: true }, logging: {} } },
+    { capabilities: { tools: listed, prompts: listed, logging: {} } },
   );
   let greeted = 0;
   server.oninitialized = () => greeted++;
