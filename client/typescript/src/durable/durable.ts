@@ -1,5 +1,6 @@
 // What becomes of each request: GETs are answered here, POSTs by the SDK.
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Causes } from '../causes.js';
 import { isCode } from '../errors.js';
 import { warner } from '../options.js';
 import type { Session } from '../session.js';
@@ -52,6 +53,7 @@ export class Durable {
   readonly #readers = new Map<string, Reader>();
   readonly #timer: NodeJS.Timeout;
   readonly #hasSessions: Promise<boolean>;
+  readonly #causes: Causes;
   #hasTold = false;
 
   constructor(createServer: ServerFactory['createServer'], options: DurableOptions) {
@@ -61,9 +63,14 @@ export class Durable {
     this.#cookie = options.cookie === undefined ? undefined : new Cookie(options.cookie);
     const { transport, retryMs = RETRY_MS, log } = options;
     this.#factory = { createServer, transport, retryMs, warn: warner(log) };
+    this.#causes = new Causes(this.#factory.warn);
     // An app that refuses to be asked is served as one that has them.
     this.#hasSessions = hasSessions(transport).catch(() => true);
-    void this.#hasSessions.then((has) => has || this.#factory.warn(NOTHING_KEPT));
+    void this.#hasSessions.then(async (has) => {
+      if (!has) this.#factory.warn(NOTHING_KEPT);
+      // Who starts a server without a daemon reads it at once.
+      else await this.#sessions.reach().catch((error: unknown) => this.#refusal(error));
+    });
     this.#timer = setInterval(() => void this.#closeIdle(), IDLE_CHECK_MS);
     this.#timer.unref();
   }
@@ -82,10 +89,16 @@ export class Durable {
           throw Refusal.notAllowed();
       }
     } catch (error) {
-      const refusal = Refusal.of(error);
-      if (refusal.status === 500) this.#factory.warn(`a request has failed: ${String(error)}`);
-      refusal.answer(response);
+      this.#refusal(error).answer(response);
     }
+  }
+
+  /** The refusal that an error comes to. What it hides from the client is logged. */
+  #refusal(error: unknown): Refusal {
+    const refusal = Refusal.of(error);
+    const isHidden = refusal !== error && refusal.message !== (error as Error | undefined)?.message;
+    if (refusal.status >= 500 && isHidden) this.#causes.log(`requests get ${refusal.status}`, error);
+    return refusal;
   }
 
   async close(): Promise<void> {

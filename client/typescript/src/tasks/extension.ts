@@ -1,4 +1,5 @@
 // The Tasks extension of MCP 2026-07-28 (SEP-2663) for a server on the SDK's v2: what an author calls.
+import { Causes } from '../causes.js';
 import { isCode, SessiondError } from '../errors.js';
 import { warner, type Options, type Warn } from '../options.js';
 import type { Caller, TaskView } from '../types.js';
@@ -7,7 +8,7 @@ import { TaskStore } from './task-store.js';
 import { ListenHandler } from './listen-handler.js';
 import { truncated } from './persist.js';
 import { createdResult, inlineResult, unwrapped, errorResult } from './results.js';
-import { declares, requireDeclared, detailedTask, EXTENSION, required, RpcError } from './rpc.js';
+import { declares, requireDeclared, detailedTask, EXTENSION, INTERNAL, required, RpcError } from './rpc.js';
 import {
   ANSWERS,
   ANYTHING,
@@ -88,6 +89,7 @@ class Extension implements TaskExtension {
   readonly #store: TaskStore;
   readonly #caller: (asking: Asking) => Caller | undefined;
   readonly #warn: Warn;
+  readonly #causes: Causes;
   /** What this process works on: it need not wait to hear what it has been told itself. */
   readonly #running = new Map<string, RunningTask>();
   #attached = false;
@@ -97,6 +99,7 @@ class Extension implements TaskExtension {
     this.#store = new TaskStore(service, options);
     this.#caller = caller;
     this.#warn = warner(options.log);
+    this.#causes = new Causes(this.#warn);
   }
 
   attach<S extends AnyServer>(server: S): S {
@@ -113,7 +116,7 @@ class Extension implements TaskExtension {
           try {
             return await answer(params, context);
           } catch (error) {
-            throw RpcError.of(error);
+            throw this.#refusal(error);
           }
         },
       );
@@ -172,12 +175,20 @@ class Extension implements TaskExtension {
 
   listening<H extends HandlerLike>(handler: H): H {
     const find = (asking: Asking, id: string) => this.#store.find(this.#caller(asking), id);
-    const open = new ListenHandler(handler, find);
+    const open = new ListenHandler(handler, find, (error) => this.#refusal(error));
     return {
       ...handler,
       fetch: (request: Request, options?: any) => open.fetch(request, options),
       close: () => open.close(),
     };
+  }
+
+  /** The refusal that an error comes to. What it hides from the client is logged. */
+  #refusal(error: unknown): RpcError {
+    const refusal = RpcError.of(error);
+    if (refusal.code === INTERNAL && refusal !== error)
+      this.#causes.log('requests for tasks are refused', error);
+    return refusal;
   }
 
   #callerOf({ http = {} }: RequestContext): Caller | undefined {

@@ -18,11 +18,13 @@ type Fields = Record<string, unknown>;
 export class ListenHandler {
   readonly #handler: HandlerLike;
   readonly #find: Find;
+  readonly #refusal: (error: unknown) => RpcError;
   readonly #open = new Set<Subscription>();
 
-  constructor(handler: HandlerLike, find: Find) {
+  constructor(handler: HandlerLike, find: Find, refusal: (error: unknown) => RpcError) {
     this.#handler = handler;
     this.#find = find;
+    this.#refusal = refusal;
   }
 
   async fetch(request: Request, options: { authInfo?: any; parsedBody?: unknown } = {}): Promise<Response> {
@@ -50,7 +52,7 @@ export class ListenHandler {
       return new Response(subscription.stream, { headers });
     } catch (error) {
       void answer.body.cancel().catch(() => undefined);
-      const { code, json } = RpcError.of(error);
+      const { code, json } = this.#refusal(error);
       const status = code === -32603 ? 503 : 400;
       return Response.json({ jsonrpc: '2.0', id: body['id'] ?? null, error: json }, { status });
     }
