@@ -24,9 +24,14 @@ export function written(
   const response = new ServerResponse(request);
   // The body is framed by the framework.
   response.useChunkedEncodingByDefault = false;
-  let resume: () => void = () => undefined;
+  /** The framework wants more. */
+  let resume: (() => void) | undefined;
   const body = new Readable({
-    read: () => resume(),
+    read: () => {
+      const done = resume;
+      resume = undefined;
+      done?.();
+    },
     // The client is gone.
     destroy: (error, done) => {
       socket.destroy();
