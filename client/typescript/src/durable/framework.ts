@@ -1,5 +1,6 @@
 // Frameworks that send their responses themselves, with the headers that their own middleware and hooks have for them.
-import { ServerResponse, type IncomingMessage } from 'node:http';
+import { IncomingMessage, ServerResponse } from 'node:http';
+import { Socket } from 'node:net';
 import { Readable, Writable } from 'node:stream';
 
 /** A response as a handler of Node's `http` has written it, for a framework to send. */
@@ -16,12 +17,17 @@ const OF_CONNECTION = ['connection', 'date', 'keep-alive', 'transfer-encoding'];
 const NO_BODY = [101, 103, 204, 205, 304];
 const HEAD_END = '\r\n\r\n';
 
+/** Of a request without a connection: to that of the framework's request Bun would write itself. */
+const HTTP_1_1 = { httpVersionMajor: 1, httpVersionMinor: 1 };
+
 /** The head of what `handle` writes, as soon as it has written it. */
 export function written(
   request: IncomingMessage,
   handle: (response: ServerResponse) => Promise<void>,
 ): Promise<Written> {
-  const response = new ServerResponse(request);
+  const { method = 'GET' } = request;
+  const detached = Object.assign(new IncomingMessage(new Socket()), { method, ...HTTP_1_1 });
+  const response = new ServerResponse(detached);
   // The body is framed by the framework.
   response.useChunkedEncodingByDefault = false;
   /** The framework wants more. */
