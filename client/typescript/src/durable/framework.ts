@@ -17,17 +17,15 @@ const OF_CONNECTION = ['connection', 'date', 'keep-alive', 'transfer-encoding'];
 const NO_BODY = [101, 103, 204, 205, 304];
 const HEAD_END = '\r\n\r\n';
 
-/** Of a request without a connection: to that of the framework's request Bun would write itself. */
-const HTTP_1_1 = { httpVersionMajor: 1, httpVersionMinor: 1 };
-
 /** The head of what `handle` writes, as soon as it has written it. */
 export function written(
   request: IncomingMessage,
   handle: (response: ServerResponse) => Promise<void>,
 ): Promise<Written> {
-  const { method = 'GET' } = request;
-  const detached = Object.assign(new IncomingMessage(new Socket()), { method, ...HTTP_1_1 });
-  const response = new ServerResponse(detached);
+  // Not of the framework's request: Bun would write to its connection.
+  const asked = new IncomingMessage(new Socket());
+  Object.assign(asked, { method: request.method, httpVersionMajor: 1, httpVersionMinor: 1 });
+  const response = new ServerResponse(asked);
   // The body is framed by the framework.
   response.useChunkedEncodingByDefault = false;
   /** The framework wants more. */
