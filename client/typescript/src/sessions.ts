@@ -1,6 +1,7 @@
 // The sessions of one owner: made, opened, listed.
 import { SessiondError } from './errors.js';
 import { Connections } from './connections.js';
+import { Deadline } from './deadline.js';
 import type { Options } from './options.js';
 import { Session } from './session.js';
 import type { Access } from './session-calls.js';
@@ -129,6 +130,11 @@ export class Sessions {
    */
   rotateSecret(): Promise<Secret> {
     return this.#secret({ rotate: true, request: requestId() });
+  }
+
+  /** Connects to the daemon, which is started where none runs. Rejects where it can't be reached. @internal */
+  async reach(): Promise<void> {
+    await this.#connections.calls.connect(new Deadline(this.#connections.timeoutMs));
   }
 
   /** Ends the connections to the daemon. The next call makes others. */

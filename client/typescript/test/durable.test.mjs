@@ -3,9 +3,11 @@
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
+import { durable } from '../dist/index.js';
 import { kill, World } from './lib/daemon.mjs';
 import { connect } from './lib/host.mjs';
 import { serveIn } from './lib/server.mjs';
+import { serverSdk } from './sdks/sdk.mjs';
 
 let world;
 before(async () => {
@@ -76,3 +78,20 @@ for (const framework of ['express', 'fastify', 'hono']) {
   test(`SDK 1.32 on ${framework}`, { timeout: 60_000 }, () => survives('1.32', '1.32', framework));
 }
 test('SDK 2 on express', { timeout: 60_000 }, () => survives('2', '2', 'express'));
+
+test('without the executable the log says so as soon as the server starts', { timeout: 60_000 }, async () => {
+  const { Server, Transport: transport } = await serverSdk('1.32');
+  const createServer = () => new Server({ name: 'none', version: '1' }, { capabilities: {} });
+  const binary = path.join(world.base, 'nowhere');
+  let handler;
+  const line = await new Promise((resolve) => {
+    const log = (_, line) => resolve(line);
+    const directory = path.join(world.base, 'none');
+    handler = durable(createServer, { service: 'none', transport, directory, binary, log });
+  });
+  await handler.close();
+  assert.match(
+    line,
+    /^mcp-sessiond: requests get 503: no daemon runs, and .*nowhere could not be started: .*install it/,
+  );
+});

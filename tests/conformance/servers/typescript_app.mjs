@@ -1,11 +1,13 @@
 // The scripted server on the official SDK for TypeScript, with one line of ours added:
-// node typescript_app.mjs VERSION PORT JOURNAL GATES REVOKED [cookie]
+// node typescript_app.mjs VERSION PORT JOURNAL GATES REVOKED [VARIANT]
 //
-// VERSION: 1.13 … 1.32, 2. With `cookie` a cookie names sessions, too. Its tools are those of stdio.py, without `raw`, and, after the runner's Nth `deploy`, `deployed_N`; it has one
-// prompt, which no deploy changes. The app lets each bearer token in that begins with `t`, but for
-// those whose name the folder REVOKED has as a file.
+// VERSION: 1.13 … 1.32, 2. VARIANT: with `cookie` a cookie names sessions, too; with `stateless` the app has none; with `undeclared` it does
+// not declare `listChanged`; `express`, `fastify` and `hono` are the framework, whose middleware puts headers on each response. Its tools are
+// those of stdio.py, without `raw`, and, after the runner's Nth `deploy`, `deployed_N`; it has one prompt, which no deploy changes. The app
+// lets each bearer token in that begins with `t`, but for those whose name the folder REVOKED has as a file.
 import fs from 'node:fs';
 import http from 'node:http';
+import { createRequire } from 'node:module';
 import path from 'node:path';
 
 const [version, port, journalPath, gates, revoked, variant] = process.argv.slice(2);
@@ -25,10 +27,13 @@ async function opened(key) {
 const deploys = path.join(gates, '../deploys');
 const added = fs.existsSync(deploys) ? [`deployed_${fs.readFileSync(deploys, 'utf8')}`] : [];
 
+/** What the server declares of each list. */
+const listed = variant === 'undeclared' ? {} : { listChanged: true };
+
 function createServer() {
   const server = new Server(
     { name: 'scripted', version: '1' },
-    { capabilities: { tools: { listChanged: true }, prompts: { listChanged: true }, logging: {} } },
+    { capabilities: { tools: listed, prompts: listed, logging: {} } },
   );
   let greeted = 0;
   server.oninitialized = () => greeted++;
@@ -84,7 +89,20 @@ function asking({ extra }) {
   };
 }
 
-const handler = durable(createServer, { service: 'scripted', transport: Transport, retryMs: 100, start: false, ...(variant === 'cookie' && { cookie: 'mcp_session_id' }) });
+/** An app without sessions. */
+class Stateless extends Transport {
+  constructor(options) {
+    super({ ...options, sessionIdGenerator: undefined });
+  }
+}
+
+const handler = durable(createServer, {
+  service: 'scripted',
+  transport: variant === 'stateless' ? Stateless : Transport,
+  retryMs: 100,
+  start: false,
+  ...(variant === 'cookie' && { cookie: 'mcp_session_id' }),
+});
 
 /** The app's own check, before anything else. */
 function isLetIn(request) {
@@ -96,10 +114,57 @@ function isLetIn(request) {
   return true;
 }
 
-const server = http.createServer((request, response) => {
-  const where = new URL(request.url, 'http://localhost').pathname;
-  if (!isLetIn(request)) response.writeHead(401, { 'www-authenticate': 'Bearer' }).end();
-  else if (where !== '/mcp') response.writeHead(404).end();
-  else void handler(request, response);
-});
-server.listen(Number(port), '127.0.0.1', () => console.log(`listening at http://127.0.0.1:${server.address().port}/mcp`));
+/** What the frameworks are imported by: they are beside the SDKs. */
+const load = createRequire(path.join(clients, 'typescript/test/sdks/sdk.mjs'));
+const origin = 'http://localhost:3000';
+const tell = (address) => console.log(`listening at http://127.0.0.1:${address.port}/mcp`);
+
+/** Each with its own ways to put headers on a response: before the handler, and, but for Express, behind it. */
+const frameworks = {
+  http: () => {
+    const server = http.createServer((request, response) => {
+      const where = new URL(request.url, 'http://localhost').pathname;
+      if (!isLetIn(request)) response.writeHead(401, { 'www-authenticate': 'Bearer' }).end();
+      else if (where !== '/mcp') response.writeHead(404).end();
+      else void handler(request, response);
+    });
+    server.listen(Number(port), '127.0.0.1', () => tell(server.address()));
+  },
+  express: () => {
+    const app = load('express')();
+    app.use(load('cors')({ origin }));
+    app.use((request, response, next) => {
+      response.set({ 'x-ratelimit-remaining': '9', 'x-frame-options': 'DENY' }).cookie('visitor', '1');
+      if (isLetIn(request)) next();
+      else response.status(401).end();
+    });
+    app.all('/mcp', handler);
+    const server = app.listen(Number(port), '127.0.0.1', () => tell(server.address()));
+  },
+  fastify: () => {
+    const app = load('fastify')();
+    app.addHook('onRequest', async (request, reply) => {
+      reply.headers({ 'access-control-allow-origin': origin, 'x-ratelimit-remaining': '9' });
+      if (!isLetIn(request.raw)) return reply.code(401).send();
+    });
+    app.addHook('onSend', async (_, reply) => {
+      reply.headers({ 'x-frame-options': 'DENY', 'set-cookie': 'visitor=1' });
+    });
+    app.all('/mcp', handler.fastify);
+    void app.listen({ port: Number(port), host: '127.0.0.1' }).then(() => tell(app.server.address()));
+  },
+  hono: () => {
+    const app = new (load('hono').Hono)();
+    app.use(load('hono/cors').cors({ origin }));
+    app.use(async (context, next) => {
+      context.header('x-ratelimit-remaining', '9');
+      context.header('set-cookie', 'visitor=1', { append: true });
+      if (!isLetIn(context.env.incoming)) return context.body(null, 401);
+      await next();
+      context.header('x-frame-options', 'DENY');
+    });
+    app.all('/mcp', handler.hono);
+    load('@hono/node-server').serve({ fetch: app.fetch, port: Number(port), hostname: '127.0.0.1' }, tell);
+  },
+};
+(frameworks[variant] ?? frameworks.http)();

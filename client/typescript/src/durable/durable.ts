@@ -1,5 +1,6 @@
 // What becomes of each request: GETs are answered here, POSTs by the SDK.
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Causes } from '../causes.js';
 import { isCode } from '../errors.js';
 import { warner } from '../options.js';
 import type { Session } from '../session.js';
@@ -22,6 +23,7 @@ import {
   type HttpRequest,
 } from './request.js';
 import { restore } from './restore.js';
+import { answerWithoutSession, hasSessions } from './stateless.js';
 import { isInitialize, isRequest, type Message } from './sdk.js';
 
 /** After what time a client comes back, in ms. */
@@ -35,6 +37,11 @@ const IDLE_MS = 30 * 60_000;
 const IDLE_CHECK_MS = 60_000;
 /** How long the daemon is waited for, in ms, before a request is refused with 503. */
 const TIMEOUT_MS = 5_000;
+/** The header that names a session that an `initialize` would go on with, if it is there. */
+const RECONNECT = 'x-mcp-reconnect-session';
+const NOTHING_KEPT =
+  'the app has no sessions, since its transport sets no `sessionIdGenerator`. Its requests go to it as they are, and nothing is kept. ' +
+  "For sessions, give `durable` the SDK's own transport";
 
 /** The sessions of one service that this process serves. */
 export class Durable {
@@ -45,6 +52,8 @@ export class Durable {
   readonly #served = new Map<string, Promise<ServedSession>>();
   readonly #readers = new Map<string, Reader>();
   readonly #timer: NodeJS.Timeout;
+  readonly #hasSessions: Promise<boolean>;
+  readonly #causes: Causes;
   #hasTold = false;
 
   constructor(createServer: ServerFactory['createServer'], options: DurableOptions) {
@@ -54,30 +63,42 @@ export class Durable {
     this.#cookie = options.cookie === undefined ? undefined : new Cookie(options.cookie);
     const { transport, retryMs = RETRY_MS, log } = options;
     this.#factory = { createServer, transport, retryMs, warn: warner(log) };
+    this.#causes = new Causes(this.#factory.warn);
+    // An app that refuses to be asked is served as one that has them.
+    this.#hasSessions = hasSessions(transport).catch(() => true);
+    void this.#hasSessions.then(async (has) => {
+      if (!has) this.#factory.warn(NOTHING_KEPT);
+      // Who starts a server without a daemon reads it at once.
+      else await this.#sessions.reach().catch((error: unknown) => this.#refusal(error));
+    });
     this.#timer = setInterval(() => void this.#closeIdle(), IDLE_CHECK_MS);
     this.#timer.unref();
   }
 
   async answer(request: HttpRequest, response: ServerResponse): Promise<void> {
     try {
-      const cookieRefusal = await this.#openByCookie(request, response);
+      if (!(await this.#hasSessions)) return await answerWithoutSession(this.#factory, request, response);
       switch (request.method) {
         case 'POST':
-          return await this.#post(request, response, cookieRefusal);
+          return await this.#post(request, response);
         case 'GET':
-          if (cookieRefusal) throw cookieRefusal;
           return await this.#get(request, response);
         case 'DELETE':
-          if (cookieRefusal) throw cookieRefusal;
           return await this.#delete(request, response);
         default:
           throw Refusal.notAllowed();
       }
     } catch (error) {
-      const refusal = Refusal.of(error);
-      if (refusal.status === 500) this.#factory.warn(`a request has failed: ${String(error)}`);
-      refusal.answer(response);
+      this.#refusal(error).answer(response);
     }
+  }
+
+  /** The refusal that an error comes to. What it hides from the client is logged. */
+  #refusal(error: unknown): Refusal {
+    const refusal = Refusal.of(error);
+    const isHidden = refusal !== error && refusal.message !== (error as Error | undefined)?.message;
+    if (refusal.status >= 500 && isHidden) this.#causes.log(`requests get ${refusal.status}`, error);
+    return refusal;
   }
 
   async close(): Promise<void> {
@@ -115,12 +136,16 @@ export class Durable {
     return found;
   }
 
-  async #post(request: HttpRequest, response: ServerResponse, refusal: Refusal | undefined): Promise<void> {
+  async #post(request: HttpRequest, response: ServerResponse): Promise<void> {
     const { body, messages } = await messagesOf(request);
     const initialize = messages.find(isInitialize);
-    const id = header(request, 'mcp-session-id');
+    const wished = initialize && !header(request, 'mcp-session-id') && header(request, RECONNECT);
+    const refusal = wished ? undefined : await this.#openByCookie(request, response);
     if (initialize) {
-      if (id && (await this.#repeat(id, initialize, request, response))) return;
+      const id = wished || header(request, 'mcp-session-id');
+      // By its own header a client asks for this session, whoever has begun it.
+      const isFor = (handshake: Handshake) => Boolean(wished) || isSameClient(handshake, initialize.params);
+      if (id && (await this.#repeat(id, initialize, isFor, request, response))) return;
       dropHeader(request, 'mcp-session-id');
       return this.#begin(initialize, request, response, body);
     }
@@ -173,7 +198,8 @@ export class Durable {
    */
   async #repeat(
     id: string,
-    { id: asked, params }: Message,
+    { id: asked }: Message,
+    isFor: (handshake: Handshake) => boolean,
     request: HttpRequest,
     response: ServerResponse,
   ): Promise<boolean> {
@@ -181,7 +207,7 @@ export class Durable {
       if (isCode(error, 'invalid_argument') || Refusal.of(error).status === 404) return undefined;
       throw error;
     });
-    if (!handshake || !isSameClient(handshake, params)) return false;
+    if (!handshake || !isFor(handshake)) return false;
     const answer = JSON.stringify({ jsonrpc: '2.0', id: asked, result: handshake.result });
     response.writeHead(200, { 'Content-Type': 'application/json', 'Mcp-Session-Id': id }).end(answer);
     return true;
@@ -195,7 +221,7 @@ export class Durable {
   async #get(request: HttpRequest, response: ServerResponse): Promise<void> {
     if (!header(request, 'accept')?.includes('text/event-stream')) throw Refusal.notAcceptable();
     checkVersion(request);
-    const id = this.#id(request);
+    const id = await this.#named(request, response);
     const { session } = await this.#open(id, request);
     const reading = await begin(session, header(request, 'last-event-id'));
     if (!reading) {
@@ -216,7 +242,8 @@ export class Durable {
 
   async #delete(request: HttpRequest, response: ServerResponse): Promise<void> {
     checkVersion(request);
-    await this.#end((await this.#open(this.#id(request), request)).session);
+    const id = await this.#named(request, response);
+    await this.#end((await this.#open(id, request)).session);
     response.writeHead(200).end();
   }
 
@@ -266,6 +293,13 @@ export class Durable {
       if (served?.isBusy) await served.session.touch().catch(() => undefined);
       else if (served && performance.now() - served.usedAt > idle) await this.#closeServer(id);
     }
+  }
+
+  /** The session that a request names, also by a cookie. */
+  async #named(request: HttpRequest, response: ServerResponse): Promise<string> {
+    const refusal = await this.#openByCookie(request, response);
+    if (refusal) throw refusal;
+    return this.#id(request);
   }
 
   #id(request: IncomingMessage): string {

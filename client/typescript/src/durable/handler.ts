@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Session } from '../session.js';
 import { Durable } from './durable.js';
+import { sendByFastify, sendByHono, written, type FastifyReply, type HonoContext } from './framework.js';
 import type { HttpRequest } from './request.js';
 import type { DurableOptions } from './options.js';
 import type { McpServerLike } from './sdk.js';
@@ -12,12 +13,9 @@ import type { McpServerLike } from './sdk.js';
 export interface DurableHandler {
   (request: IncomingMessage, response: ServerResponse, next?: unknown): Promise<void>;
   /** A handler of Fastify: `fastify.all('/mcp', handler.fastify)`. */
-  fastify(
-    request: { raw: IncomingMessage; body?: unknown },
-    reply: { raw: ServerResponse; hijack(): unknown },
-  ): Promise<void>;
+  fastify(request: { raw: IncomingMessage; body?: unknown }, reply: FastifyReply): Promise<unknown>;
   /** A handler of Hono on `@hono/node-server`: `app.all('/mcp', handler.hono)`. */
-  hono(context: { env: unknown }): Promise<Response>;
+  hono(context: HonoContext): Promise<Response>;
   /** Ends the servers of this process. Sessions stay. */
   close(): Promise<void>;
 }
@@ -41,19 +39,14 @@ export function durable(
   const service = new Durable(createServer, options);
   const handle = (request: IncomingMessage, response: ServerResponse) => service.answer(request, response);
   return Object.assign(handle, {
-    async fastify(
-      { raw, body }: { raw: HttpRequest; body?: unknown },
-      reply: { raw: ServerResponse; hijack(): unknown },
-    ) {
-      reply.hijack();
+    async fastify({ raw, body }: { raw: HttpRequest; body?: unknown }, reply: FastifyReply) {
       if (body !== undefined && body !== null) raw.body = body;
-      await handle(raw, reply.raw);
+      sendByFastify(await written(raw, (response) => handle(raw, response)), reply);
+      return reply;
     },
-    async hono({ env }: { env: unknown }) {
-      const { incoming, outgoing } = env as { incoming: IncomingMessage; outgoing: ServerResponse };
-      await handle(incoming, outgoing);
-      // So `@hono/node-server` knows that the response was written.
-      return new Response(null, { headers: { 'x-hono-already-sent': 'true' } });
+    async hono(context: HonoContext) {
+      const { incoming } = context.env as { incoming: IncomingMessage };
+      return sendByHono(await written(incoming, (response) => handle(incoming, response)), context);
     },
     close: () => service.close(),
   });

@@ -20,13 +20,26 @@ const LISTS: Record<string, { items: string; of: string }> = {
 
 type Capabilities = Record<string, { listChanged?: unknown } | undefined>;
 
+/**
+ * The answer to `initialize` as the client gets it: each list of the server's may change, since another version of the server may
+ * restore the session.
+ */
+export function withLists(answer: Message): Message {
+  const result = answer.result as { capabilities?: Capabilities } | undefined;
+  if (!result?.capabilities) return answer;
+  const capabilities = { ...result.capabilities };
+  for (const { of } of Object.values(LISTS))
+    if (capabilities[of]) capabilities[of] = { ...capabilities[of], listChanged: true };
+  return { ...answer, result: { ...result, capabilities } };
+}
+
 /** A page of a list. Undefined: the server has answered with an error. */
 export type ListPage = (
   method: string,
   params: { cursor: string } | Record<string, never>,
 ) => Promise<Record<string, unknown> | undefined>;
 
-/** The lists of one session that its server says it tells the changes of. */
+/** The lists of one session whose client knows that they may change. */
 export class Lists {
   #capabilities: Capabilities = {};
   #digests: Record<string, string> = {};

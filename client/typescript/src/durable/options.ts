@@ -12,7 +12,10 @@ export interface DurableOptions extends Options {
    * ASCII characters.
    */
   service: string;
-  /** `StreamableHTTPServerTransport` of the SDK's v1, `NodeStreamableHTTPServerTransport` of v2. */
+  /**
+   * `StreamableHTTPServerTransport` of the SDK's v1, `NodeStreamableHTTPServerTransport` of v2. A class of yours that sets no
+   * `sessionIdGenerator` has no sessions: it gets its requests as they are, `createServer` gets no session, and nothing is kept.
+   */
   transport: TransportClass;
   /**
    * Who sends a request: a session takes part in requests of the caller that began it, and of nobody else. Any

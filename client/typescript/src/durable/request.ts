@@ -64,7 +64,8 @@ async function parsed(request: IncomingMessage): Promise<unknown> {
     if (bytes > BODY_MAX) throw Refusal.tooLarge(BODY_MAX);
     parts.push(part);
   }
-  const text = Buffer.concat(parts).toString('utf8');
+  // Without a byte order mark, as the SDK reads it.
+  const text = new TextDecoder().decode(Buffer.concat(parts));
   try {
     return JSON.parse(text);
   } catch {

@@ -1,17 +1,13 @@
 // A session that another process has served: its recorded handshake is repeated to a new server.
-import { IncomingMessage, ServerResponse } from 'node:http';
-import { Socket } from 'node:net';
-import { Writable } from 'node:stream';
 import type { Session } from '../session.js';
 import { context } from './context.js';
+import { exchange, headersFor, ID, initializeOf } from './exchange.js';
 import { ServedSession, type ServerFactory } from './served-session.js';
 import type { Handshake } from './handshake.js';
 import type { ListPage } from './lists.js';
 import { header, type HttpRequest } from './request.js';
-import type { HttpTransport, Message } from './sdk.js';
+import type { Message } from './sdk.js';
 
-/** The id of what a new server is asked, which no client sees. */
-const ID = 'mcp-sessiond';
 /** How long the request that restores a session waits for the server's lists, in ms. Later ones hear of the changes then. */
 const LISTS_MS = 2_000;
 
@@ -26,17 +22,8 @@ export async function restore(
   request: HttpRequest,
 ): Promise<ServedSession> {
   const served = await ServedSession.make(factory, session);
-  const headers = {
-    host: header(request, 'host') ?? 'localhost',
-    accept: 'application/json, text/event-stream',
-    'content-type': 'application/json',
-  };
-  const again: Message = {
-    jsonrpc: '2.0',
-    id: ID,
-    method: 'initialize',
-    params: initialize as Record<string, unknown>,
-  };
+  const headers = headersFor(header(request, 'host'));
+  const again = initializeOf(initialize);
   const initialized: Message = { jsonrpc: '2.0', method: 'notifications/initialized' };
   const named = { ...headers, 'mcp-session-id': session.id, 'mcp-protocol-version': version };
   try {
@@ -63,38 +50,4 @@ export async function restore(
   await Promise.race([compared, new Promise((resolve) => (timer = setTimeout(resolve, LISTS_MS)))]);
   clearTimeout(timer);
   return served;
-}
-
-/**
- * Gives a message to a transport as a POST, and waits until that is answered. Rejects where it is refused. `by`: the request
- * whose user it is for.
- */
-async function exchange(
-  transport: HttpTransport,
-  headers: Record<string, string>,
-  body: Message,
-  by?: HttpRequest & { auth?: unknown },
-): Promise<void> {
-  const request = new IncomingMessage(new Socket());
-  const authorization = by && header(by, 'authorization');
-  if (authorization !== undefined) headers = { ...headers, authorization };
-  const rawHeaders = Object.entries(headers).flat();
-  Object.assign(request, {
-    method: 'POST',
-    url: '/mcp',
-    httpVersion: '1.1',
-    headers,
-    rawHeaders,
-    complete: true,
-    ...(by?.auth === undefined ? {} : { auth: by.auth }),
-  });
-  request.push(null);
-  const response = new ServerResponse(request);
-  const nobody = new Writable({ write: (_bytes, _encoding, done) => done() });
-  response.assignSocket(nobody as Socket);
-  const answered = new Promise<void>((resolve) => response.once('finish', resolve).once('close', resolve));
-  await transport.handleRequest(request, response, body);
-  await answered;
-  if (response.statusCode >= 400)
-    throw new Error(`the SDK has refused the recorded handshake with HTTP ${response.statusCode}`);
 }

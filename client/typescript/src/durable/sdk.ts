@@ -21,8 +21,12 @@ export interface SendOptions {
 export interface HttpTransport {
   handleRequest(request: IncomingMessage, response: ServerResponse, parsedBody?: unknown): Promise<void>;
   send(message: any, options?: any): Promise<void>;
+  start(): Promise<void>;
   close(): Promise<void>;
   onclose?: (() => void) | undefined;
+  onmessage?: ((message: any, extra?: any) => void) | undefined;
+  /** Of a session that a client has begun. */
+  sessionId?: string | undefined;
   /** From 1.24 on. */
   closeSSEStream?(requestId: string | number): void;
 }

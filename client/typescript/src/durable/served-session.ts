@@ -9,7 +9,7 @@ import { context, servedSessions } from './context.js';
 import { Post } from './post.js';
 import { bodyOf, RequestIds, asSent, type Id } from './request-ids.js';
 import { handshakeOf, storeHandshake } from './handshake.js';
-import { Lists } from './lists.js';
+import { Lists, withLists } from './lists.js';
 import { outcomeUnknown } from './refusal.js';
 import type { HttpRequest } from './request.js';
 import {
@@ -176,11 +176,8 @@ export class ServedSession {
    * In place of the transport's own `send`, some of which drop what nobody reads at the moment. Nothing is
    * lost here.
    */
-  async #send(
-    message: Message,
-    options: SendOptions | undefined,
-    send: HttpTransport['send'],
-  ): Promise<void> {
+  async #send(sent: Message, options: SendOptions | undefined, send: HttpTransport['send']): Promise<void> {
+    const message = sent.method === undefined && this.#initialize?.id === sent.id ? withLists(sent) : sent;
     const here = context.getStore();
     if (here?.isReplay) {
       if (message.method === undefined) here.onReplayed?.(message);

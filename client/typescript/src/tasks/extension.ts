@@ -1,4 +1,5 @@
 // The Tasks extension of MCP 2026-07-28 (SEP-2663) for a server on the SDK's v2: what an author calls.
+import { Causes } from '../causes.js';
 import { isCode, SessiondError } from '../errors.js';
 import { warner, type Options, type Warn } from '../options.js';
 import type { Caller, TaskView } from '../types.js';
@@ -7,16 +8,20 @@ import { TaskStore } from './task-store.js';
 import { ListenHandler } from './listen-handler.js';
 import { truncated } from './persist.js';
 import { createdResult, inlineResult, unwrapped, errorResult } from './results.js';
-import { declares, requireDeclared, detailedTask, EXTENSION, required, RpcError } from './rpc.js';
+import { declares, requireDeclared, detailedTask, EXTENSION, INTERNAL, required, RpcError } from './rpc.js';
 import {
+  ANSWERS,
   ANYTHING,
   capabilitiesIn,
   isObject,
+  withAnswers,
   type AnyServer,
   type Asking,
+  type Fields,
   type HandlerLike,
   type RequestContext,
   type ServerLike,
+  type Transport,
 } from './sdk.js';
 import { RunningTask, type Work } from './running-task.js';
 
@@ -84,6 +89,7 @@ class Extension implements TaskExtension {
   readonly #store: TaskStore;
   readonly #caller: (asking: Asking) => Caller | undefined;
   readonly #warn: Warn;
+  readonly #causes: Causes;
   /** What this process works on: it need not wait to hear what it has been told itself. */
   readonly #running = new Map<string, RunningTask>();
   #attached = false;
@@ -93,6 +99,7 @@ class Extension implements TaskExtension {
     this.#store = new TaskStore(service, options);
     this.#caller = caller;
     this.#warn = warner(options.log);
+    this.#causes = new Causes(this.#warn);
   }
 
   attach<S extends AnyServer>(server: S): S {
@@ -103,24 +110,26 @@ class Extension implements TaskExtension {
         method,
         { params: ANYTHING, result: ANYTHING },
         async (params: object, context: RequestContext) => {
-          // Before 2026-07-28 there is no such extension.
-          if (!context.mcpReq.envelope) throw RpcError.noMethod();
-          requireDeclared(capabilitiesIn(context.mcpReq.envelope));
+          const capabilities = capabilitiesIn(context.mcpReq.envelope);
+          if (!capabilities) throw RpcError.noMethod();
+          requireDeclared(capabilities);
           try {
             return await answer(params, context);
           } catch (error) {
-            throw RpcError.of(error);
+            throw this.#refusal(error);
           }
         },
       );
     on('tasks/get', ({ taskId }, context) => this.#get(this.#callerOf(context), taskId));
-    on('tasks/update', ({ taskId }, context) => this.#update(context, taskId));
+    on('tasks/update', (params, context) => this.#update(this.#callerOf(context), params));
     on('tasks/cancel', ({ taskId }, context) => this.#cancel(context, taskId));
     const connect = inner.connect.bind(inner);
-    inner.connect = (transport: { send(message: unknown, options?: unknown): Promise<void> }) => {
+    inner.connect = async (transport: Transport) => {
       const send = transport.send.bind(transport);
       transport.send = (message, sending) => send(unwrapped(message), sending);
-      return connect(transport);
+      await connect(transport);
+      const { onmessage } = transport;
+      transport.onmessage = (message, extra) => onmessage?.(withAnswers(message), extra);
     };
     this.#attached = true;
     return server;
@@ -134,7 +143,7 @@ class Extension implements TaskExtension {
     if (!this.#attached)
       throw new SessiondError('invalid_argument', 'call `attach(server)` before a tool returns a task');
     const untasked = (why: RpcError) => (must ? errorResult<R>(why) : inlineResult(context, work, why));
-    const capabilities = capabilitiesIn(context.mcpReq.envelope);
+    const capabilities = capabilitiesIn(context.mcpReq.envelope) ?? {};
     if (!declares(capabilities)) return untasked(RpcError.missing(required));
     const caller = this.#callerOf(context);
     const begin = {
@@ -166,12 +175,20 @@ class Extension implements TaskExtension {
 
   listening<H extends HandlerLike>(handler: H): H {
     const find = (asking: Asking, id: string) => this.#store.find(this.#caller(asking), id);
-    const open = new ListenHandler(handler, find);
+    const open = new ListenHandler(handler, find, (error) => this.#refusal(error));
     return {
       ...handler,
       fetch: (request: Request, options?: any) => open.fetch(request, options),
       close: () => open.close(),
     };
+  }
+
+  /** The refusal that an error comes to. What it hides from the client is logged. */
+  #refusal(error: unknown): RpcError {
+    const refusal = RpcError.of(error);
+    if (refusal.code === INTERNAL && refusal !== error)
+      this.#causes.log('requests for tasks are refused', error);
+    return refusal;
   }
 
   #callerOf({ http = {} }: RequestContext): Caller | undefined {
@@ -183,19 +200,14 @@ class Extension implements TaskExtension {
     return detailedTask(id, await task.view());
   }
 
-  async #update(context: RequestContext, taskId: unknown): Promise<object> {
-    const { id, task } = await this.#store.find(this.#callerOf(context), taskId);
-    const { inputResponses } = context.mcpReq;
-    if (!isObject(inputResponses))
-      throw RpcError.invalid(
-        '`inputResponses` is missing: an object of responses by the keys of their requests',
-      );
+  async #update(caller: Caller | undefined, { taskId, [ANSWERS]: answers }: Fields): Promise<object> {
+    const { id, task } = await this.#store.find(caller, taskId);
+    if (!isObject(answers))
+      throw RpcError.invalid('`inputResponses` must be an object of responses by the keys of their requests');
     // What was not asked, or is answered, is ignored, however much of it there is.
     const { inputs } = await task.view();
-    const open = inputs.filter(
-      ({ key, response }) => response === undefined && Object.hasOwn(inputResponses, key),
-    );
-    const answer = Object.fromEntries(open.map(({ key }) => [key, inputResponses[key]]));
+    const open = inputs.filter(({ key, response }) => response === undefined && Object.hasOwn(answers, key));
+    const answer = Object.fromEntries(open.map(({ key }) => [key, answers[key]]));
     if (open.length > 0) await this.#apply(id, task.update({ answer }));
     return {};
   }

@@ -18,11 +18,13 @@ type Fields = Record<string, unknown>;
 export class ListenHandler {
   readonly #handler: HandlerLike;
   readonly #find: Find;
+  readonly #refusal: (error: unknown) => RpcError;
   readonly #open = new Set<Subscription>();
 
-  constructor(handler: HandlerLike, find: Find) {
+  constructor(handler: HandlerLike, find: Find, refusal: (error: unknown) => RpcError) {
     this.#handler = handler;
     this.#find = find;
+    this.#refusal = refusal;
   }
 
   async fetch(request: Request, options: { authInfo?: any; parsedBody?: unknown } = {}): Promise<Response> {
@@ -50,7 +52,7 @@ export class ListenHandler {
       return new Response(subscription.stream, { headers });
     } catch (error) {
       void answer.body.cancel().catch(() => undefined);
-      const { code, json } = RpcError.of(error);
+      const { code, json } = this.#refusal(error);
       const status = code === -32603 ? 503 : 400;
       return Response.json({ jsonrpc: '2.0', id: body['id'] ?? null, error: json }, { status });
     }
@@ -64,7 +66,7 @@ export class ListenHandler {
   /** The tasks that a client is told of: those that are there, and its own. */
   async #tasksOf(asking: Asking, body: Fields, taskIds: unknown): Promise<FoundTask[]> {
     const meta = (body['params'] as Fields)['_meta'] as object | undefined;
-    if (!declares(capabilitiesIn(meta))) throw RpcError.missing(required);
+    if (!declares(capabilitiesIn(meta) ?? {})) throw RpcError.missing(required);
     if (!Array.isArray(taskIds) || !taskIds.every((id) => typeof id === 'string'))
       throw RpcError.invalid('`taskIds` is an array of ids of tasks');
     const ids = [...new Set(taskIds as string[])].slice(0, TASKS_MAX);

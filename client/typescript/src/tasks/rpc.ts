@@ -7,7 +7,8 @@ import { isObject } from './sdk.js';
 export const EXTENSION = 'io.modelcontextprotocol/tasks';
 
 const INVALID_PARAMS = -32602;
-const INTERNAL = -32603;
+/** The code of an error that hides its cause. */
+export const INTERNAL = -32603;
 const MISSING_CAPABILITY = -32021;
 const NO_METHOD = -32601;
 

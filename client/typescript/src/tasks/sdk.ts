@@ -4,9 +4,8 @@
 export interface RequestContext {
   mcpReq: {
     signal: AbortSignal;
-    /** The reserved keys of `_meta`. Absent before MCP 2026-07-28. */
+    /** The reserved keys of `_meta`, which a client of any version of MCP may send. */
     envelope?: object | undefined;
-    inputResponses?: object | undefined;
   };
   http?: Asking | undefined;
 }
@@ -39,15 +38,38 @@ export const ANYTHING = {
   '~standard': { version: 1, vendor: 'mcp-sessiond', validate: (value: unknown) => ({ value }) },
 } as const;
 
-type Fields = Record<string, unknown>;
+export type Fields = Record<string, unknown>;
+
+/** The transport of a server. */
+export interface Transport {
+  send(message: unknown, options?: unknown): Promise<void>;
+  onmessage?: ((message: unknown, extra?: unknown) => void) | undefined;
+}
 
 /** An object of JSON. */
 export function isObject(value: unknown): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** What a client has declared of itself in a request. */
-export function capabilitiesIn(envelope: object | undefined): Fields {
-  const declared = (envelope as Fields | undefined)?.['io.modelcontextprotocol/clientCapabilities'];
+/** The reserved keys of `_meta` that are read here. */
+const VERSION = 'io.modelcontextprotocol/protocolVersion';
+const CAPABILITIES = 'io.modelcontextprotocol/clientCapabilities';
+/** The first version of MCP that has the extension. */
+const FIRST = '2026-07-28';
+
+/** What a client has declared of itself in a request. Undefined: the request is of a version of MCP without the extension. */
+export function capabilitiesIn(envelope: object | undefined): Fields | undefined {
+  const { [VERSION]: version, [CAPABILITIES]: declared } = (envelope ?? {}) as Fields;
+  if (typeof version !== 'string' || version < FIRST) return undefined;
   return isObject(declared) ? declared : {};
+}
+
+/** The parameter of `tasks/update` that has the answers as the client has sent them. */
+export const ANSWERS = 'mcp-sessiond/answers';
+
+/** A message for the SDK, which would keep the answers to itself that are no objects. */
+export function withAnswers(message: unknown): unknown {
+  const { method, params } = message as { method?: unknown; params?: unknown };
+  if (method !== 'tasks/update' || !isObject(params)) return message;
+  return { ...(message as object), params: { ...params, [ANSWERS]: params['inputResponses'] } };
 }
