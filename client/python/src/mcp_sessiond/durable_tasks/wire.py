@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    HEADER_MISMATCH,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
@@ -89,6 +90,11 @@ def _moment(ms: int) -> str:
 
 
 def not_declared() -> MCPError:
+def other_name() -> MCPError:
+    """The header `Mcp-Name` is not the id of the task (SEP-2663, with SEP-2243)."""
+    return MCPError(HEADER_MISMATCH, "the header `Mcp-Name` is not `params.taskId`: send both alike")
+
+
     """The request's client has not declared the extension."""
     data: dict[str, Any] = {"requiredCapabilities": {"extensions": {IDENTIFIER: {}}}}
     message = f"the client must declare the extension {IDENTIFIER} in the capabilities of this request"
