@@ -23,6 +23,7 @@ from .readers import Readers
 from .request_ids import RequestIds
 from .settings import PRIMES, Scope, Settings
 
+from .room import with_room
 logger = logging.getLogger("mcp_sessiond")
 
 _OPENED_BY_MAX = 256
@@ -151,8 +152,15 @@ class ServedSession:
         # The daemon keeps short ids beside a stream. Nothing here reads them: the will has the whole id.
         fits = len(json.dumps(request).encode()) <= _OPENED_BY_MAX
         opened_by = request if fits else None
-        stream = await self.session.open_stream(name, opened_by=opened_by, will=outcome_unknown(request))
-        return stream, (await stream.prime()).id if self.primes else None
+        will, prune = outcome_unknown(request), self.session.prune
+        stream = await with_room(prune, lambda: self.session.open_stream(name, opened_by=opened_by, will=will))
+        if not self.primes:
+            return stream, None
+        try:
+            return stream, (await with_room(prune, stream.prime)).id
+        except SessiondError:
+            await self.close(stream)
+            raise
 
     async def compare_lists(self, scope: Scope) -> None:
         """Asks the app inside for the lists that the client knows, on behalf of the client whose request this is."""
