@@ -79,15 +79,6 @@ else:
         server = FastMCP("scripted", token_verifier=Verifier(), auth=auth)
 
 
-if kind != "fastmcp":
-    # FastMCP declares that it says when a list has changed; these don't.
-    from mcp.server.lowlevel import NotificationOptions
-
-    lowlevel: Any = getattr(server, "_lowlevel_server", None) or getattr(server, "_mcp_server", None)
-    declared = lowlevel.create_initialization_options
-    lowlevel.create_initialization_options = lambda *_, **__: declared(NotificationOptions(True, True, True))
-
-
 counts: collections.Counter[str] = collections.Counter()
 greeted_sessions: collections.Counter[str] = collections.Counter()
 

@@ -33,6 +33,7 @@ from .inner_app import NOTED, Call, InnerApp
 from .served_session import AppRefuses, ServedSession
 from .sessions import ServedSessions, is_id, is_message, parse
 from .settings import (
+from .lists import declaring
     CALLER,
     PRIMES,
     App,
@@ -386,3 +387,4 @@ def _read(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
+        result = declaring(result)
