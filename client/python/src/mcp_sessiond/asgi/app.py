@@ -153,6 +153,7 @@ class Durable:
         call = self._inner.ping(scope, "unknown", header(scope, VERSION))
         if await call.status in (401, 403, 421) or 300 <= await call.status < 400:
             raise AppRefuses(call)
+        await call.stand()
         await call.whole()
         await refusal.answer(send, id)
 
@@ -255,6 +256,7 @@ class Durable:
             try:
                 if "id" in message:
                     message["id"] = own
+                await call.stand()
                 if await self._passed(served, message, body, scope, receive, send):
                     return
             finally:
@@ -338,10 +340,11 @@ class Durable:
             scope = without_session(scope)
         call = Call(self._app, scope, body)
         if await call.status != 200 or call.header(SESSION) is None:
-            await post.pass_on(call, call.header(SESSION), send)
+            await post.pass_on(call, None, send)
             return
         answers = [said async for text in call.messages() if "method" not in (said := json.loads(text))]
         result = next((said["result"] for said in answers if "result" in said), None)
+            await call.stand()
         if result is None:
             refused = next((said["error"] for said in answers if "error" in said), None)
             if refused is None:
@@ -362,9 +365,11 @@ def _with_noted(send: Send, noted: Headers) -> Send:
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
-            present = {name.lower() for name, _ in message.get("headers", ())}
-            added = [(name, value) for name, value in noted if name not in present]
-            message = {**message, "headers": [*message.get("headers", ()), *added]}
+            headers = list(message.get("headers", ()))
+            # A response may set several cookies.
+            present = {name for name, _ in headers} - {b"set-cookie"}
+            added = [one for one in noted if one[0] not in present and one not in headers]
+            message = {**message, "headers": [*headers, *added]}
         await send(message)
 
     return sent
@@ -388,3 +393,4 @@ def _read(body: bytes, receive: Receive) -> Receive:
 
     return again
         result = declaring(result)
+        await call.stand()
