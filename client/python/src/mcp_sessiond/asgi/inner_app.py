@@ -8,6 +8,7 @@ import secrets
 from collections.abc import AsyncIterator
 
 from ..context import CURRENT, KEY
+from .coding import Unreadable, decoded
 from .http import SESSION, VERSION, Events, Headers
 from .settings import App, Message, Scope
 
@@ -39,7 +40,9 @@ class Call:
 
     def __init__(self, app: App, scope: Scope, body: bytes) -> None:
         self.method: str = scope["method"]
-        self.scope = scope
+        # The answer is read here, and coded for nobody.
+        headers = [one for one in scope["headers"] if one[0] != b"accept-encoding"]
+        self.scope = {**scope, "headers": [*headers, (b"accept-encoding", b"identity")]}
         self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The status of the response; 500 where the app has failed before it had one."""
         self.headers: Headers = []
@@ -105,15 +108,19 @@ class Call:
             pass
 
     async def messages(self) -> AsyncIterator[str]:
-        """The JSON-RPC messages of the body: of a stream of events, or the one that it is."""
+        """The JSON-RPC messages of the body: of a stream of events, or the one that it is. Raises `Unreadable`."""
         await self.status
-        if (self.header(b"content-type") or "").startswith("text/event-stream"):
-            events = Events()
-            async for part in self.parts():
-                for data in events.feed(part):
-                    yield data
-        elif body := await self.whole():
-            yield body.decode()
+        parts = decoded(self.parts(), self.header(b"content-encoding") or "")
+        try:
+            if (self.header(b"content-type") or "").startswith("text/event-stream"):
+                events = Events()
+                async for part in parts:
+                    for data in events.feed(part):
+                        yield data
+            elif body := b"".join([part async for part in parts]):
+                yield body.decode()
+        except UnicodeDecodeError:
+            raise Unreadable("it is not UTF-8") from None
 
     def hang_up(self) -> None:
         """Ends the request, as a client does that goes."""
