@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 from ..context import KEY, serve_http
@@ -30,10 +31,10 @@ from .http import (
     respond_json,
 )
 from .inner_app import NOTED, Call, InnerApp
+from .lists import declaring
 from .served_session import AppRefuses, ServedSession
 from .sessions import ServedSessions, is_id, is_message, parse
 from .settings import (
-from .lists import declaring
     CALLER,
     PRIMES,
     App,
@@ -63,6 +64,8 @@ class Durable:
         self._settings = settings
         self._inner = InnerApp(app)
         self._has_told = False
+        # Whether the app begins no sessions; None: it has not said so yet.
+        self._is_stateless: bool | None = None
         # By the hashes of their tokens: the users whom the app's verifier has named.
         self._users: dict[Caller, Identity | None] = {}
         self._sessions: ServedSessions | None = None
@@ -75,26 +78,27 @@ class Durable:
         return self._sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http" or self._is_stateless:
             await self._app(scope, receive, send)
             return
         if not self._is_meant(scope):
             await self._app(scope, receive, self._watched(scope, send))
             return
-        id: list[Any] = [None]
-        noted: Headers = []
-        scope = {**scope, NOTED: noted}
-        send = _with_noted(send, noted)
+        asked, noted = _Asked(), Headers()
+        serving: Scope = {**scope, NOTED: noted}
+        sending = _with_noted(send, noted)
         try:
             try:
-                scope = await self._with_user(scope)
-                await self._serve(scope, receive, send, id)
+                serving = await self._with_user(serving)
+                await self._serve(serving, receive, sending, asked)
             except SessiondError as error:
-                await self._refuse(Refusal.of(error), scope, send, id[0])
+                await self._refuse(Refusal.of(error), serving, sending, asked)
             except Refusal as refusal:
-                await self._refuse(refusal, scope, send, id[0])
+                await self._refuse(refusal, serving, sending, asked)
         except AppRefuses as refuses:
-            await post.pass_on(refuses.call, header(scope, SESSION), send)
+            await post.pass_on(refuses.call, header(scope, SESSION), sending)
+        except _Stateless:
+            await self._app(scope, receive if asked.body is None else _read(asked.body, receive), send)
 
     def _is_meant(self, scope: Scope) -> bool:
         """Whether a request is for the path where MCP is served. ASGI's path includes that of a mount or of the
@@ -134,10 +138,9 @@ class Durable:
         if shown not in self._users:
             user = verified(scope)
             if user is None:
-                call = self._inner.ping(scope, "unknown", header(scope, VERSION))
-                if await call.status in (401, 403, 421) or 300 <= await call.status < 400:
-                    raise AppRefuses(call)
-                await call.whole()
+                call = await self._let_in(scope)
+                if self._is_stateless:
+                    raise _Stateless
                 user = verified(call.scope)
             if len(self._users) >= _USERS_MAX:
                 del self._users[next(iter(self._users))]
@@ -145,19 +148,48 @@ class Durable:
         found = self._users[shown]
         return scope if found is None else {**scope, CALLER: found}
 
-    async def _refuse(self, refusal: Refusal, scope: Scope, send: Send, id: Any) -> None:
-        """Answers by a refusal of the adapter's, unless the app does not let the caller in at all.
-
-        The app is asked in a session that it does not know, so that nothing comes of it.
-        """
-        call = self._inner.ping(scope, "unknown", header(scope, VERSION))
-        if await call.status in (401, 403, 421) or 300 <= await call.status < 400:
-            raise AppRefuses(call)
+    async def _refuse(self, refusal: Refusal, scope: Scope, send: Send, asked: _Asked) -> None:
+        """Answers by a refusal of the adapter's, unless the app does not let the caller in at all, or has no sessions."""
+        call = await self._let_in(scope)
+        if self._is_stateless and asked.is_whole:
+            raise _Stateless
         await call.stand()
-        await call.whole()
-        await refusal.answer(send, id)
+        await refusal.answer(send, asked.id)
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send, id: list[Any]) -> None:
+    async def _let_in(self, scope: Scope) -> Call:
+        """What the app says to a `ping` in a session that it does not know, so that nothing comes of it. Raises `AppRefuses`
+        where it does not let the caller in.
+        """
+        call = self._inner.ping(scope, "unknown", None)
+        status = await call.status
+        if status in (401, 403, 421) or 300 <= status < 400:
+            raise AppRefuses(call)
+        await call.whole()
+        if status == 200 and self._is_stateless is None:
+            is_stateless = await self._begins_none(scope)
+            is_news, self._is_stateless = self._is_stateless is None, is_stateless
+            if is_news and is_stateless:
+                logger.warning(
+                    "The app at %s begins no sessions (`stateless_http`), so nothing is kept: `durable` passes requests on as "
+                    "they are. Let the app have sessions, or leave out `durable`.",
+                    self._settings.path,
+                )
+        return call
+
+    async def _begins_none(self, scope: Scope) -> bool | None:
+        """Whether the app answers `initialize` without a session; None: it does not answer. A session is ended at once."""
+        info = {"name": "mcp-sessiond", "version": "1"}
+        params = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": info}
+        message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+        call = self._inner.sent(scope, "POST", None, None, message)
+        status, session = await call.status, call.header(SESSION)
+        await call.whole()
+        if session:
+            await self._inner.sent(scope, "DELETE", session, VERSIONS[0]).whole()
+            return False
+        return True if status == 200 else None
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, asked: _Asked) -> None:
         method, session, version = scope["method"], header(scope, SESSION), header(scope, VERSION)
         is_modern = version is not None and version > PRIMES
         if method == "OPTIONS" or (is_modern and self._settings.modern == "pass"):
@@ -170,10 +202,12 @@ class Durable:
             if session is not None:
                 scope, send = cookie.with_header(scope, session), cookie.without_header(send)
         if method == "POST":
-            body = await read_body(receive, self._settings.body_max)
+            asked.is_whole = False
+            asked.body = body = await read_body(receive, self._settings.body_max)
+            asked.is_whole = True
             message, refusal = parse(body)
             is_request = isinstance(message, dict) and "method" in message and is_id(message.get("id"))
-            id[0] = message["id"] if is_request else None
+            asked.id = message["id"] if is_request else None
             if refusal is not None:
                 raise refusal
             await self._post(message, body, session or missing, scope, receive, send)
@@ -204,6 +238,7 @@ class Durable:
                     known = ", ".join(VERSIONS)
                     raise Refusal(400, INVALID, f"`MCP-Protocol-Version` is not a supported version; supported are {known}")
                 served.use(scope)
+                await call.stand()
                 if call.method != "GET":
                     await call.whole()
                 return served, call
@@ -256,7 +291,6 @@ class Durable:
             try:
                 if "id" in message:
                     message["id"] = own
-                await call.stand()
                 if await self._passed(served, message, body, scope, receive, send):
                     return
             finally:
@@ -292,6 +326,7 @@ class Durable:
         """
         call = served.pinged(inside)
         if await call.status < 300:
+            await call.stand()
             await call.whole()
             await respond(send, 202)
             return True
@@ -342,9 +377,9 @@ class Durable:
         if await call.status != 200 or call.header(SESSION) is None:
             await post.pass_on(call, None, send)
             return
+        await call.stand()
         answers = [said async for text in call.messages() if "method" not in (said := json.loads(text))]
         result = next((said["result"] for said in answers if "result" in said), None)
-            await call.stand()
         if result is None:
             refused = next((said["error"] for said in answers if "error" in said), None)
             if refused is None:
@@ -352,12 +387,29 @@ class Durable:
             # The app has refused it: nothing is kept.
             await respond_json(send, 200, {"jsonrpc": "2.0", "id": message["id"], "error": refused}, [])
             return
+        result = declaring(result)
         served = await self.sessions.begin(scope, message.get("params", {}), call, result)
         said = {"jsonrpc": "2.0", "id": message["id"], "result": result}
         named = [(SESSION, served.session.id.encode())]
         if self._settings.cookie:
             named.append(self._settings.cookie.naming(served.session.id))
         await respond_json(send, 200, said, named)
+
+
+class _Stateless(Exception):
+    """The app has no sessions: it gets the request as it is."""
+
+
+@dataclass
+class _Asked:
+    """What was read of a request."""
+
+    id: Any = None
+    """Its id."""
+    body: bytes | None = None
+    """Its whole body; None: that is still to be read."""
+    is_whole: bool = True
+    """Whether the app can still get the request as it is."""
 
 
 def _with_noted(send: Send, noted: Headers) -> Send:
@@ -392,5 +444,3 @@ def _read(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
-        result = declaring(result)
-        await call.stand()
