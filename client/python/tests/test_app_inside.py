@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import unittest
+import unittest.mock
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -30,7 +32,9 @@ class Inside:
         self.headers: list[tuple[bytes, bytes]] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["method"] == "DELETE":
+        if scope["type"] == "lifespan":
+            await receive()
+        elif scope["method"] == "DELETE":
             self.ended.set()
             await self.json(send, 200, None)
         elif scope["method"] == "GET":
@@ -180,6 +184,23 @@ class AnAppInside(unittest.IsolatedAsyncioTestCase):
         await client.initialize()
         names = [cookie.split(b"=")[0] for cookie in client.cookies]
         self.assertEqual(names, [b"mcp_session_id", b"a", b"b"])
+
+    async def test_why_the_daemon_can_not_be_used_is_logged_at_the_start_and_once_a_minute(self) -> None:
+        options = Options(directory=self.daemon.directory / "none", binary="/none", timeout=1.0)
+        inside = Inside(lambda *_: asyncio.sleep(0))
+        client = Client(durable(inside, service="test", options=options))
+        logged: asyncio.Queue[str] = asyncio.Queue()
+        handler = logging.Handler(logging.WARNING)
+        handler.emit = lambda record: logged.put_nowait(record.getMessage())
+        logging.getLogger("mcp_sessiond").addHandler(handler)
+        self.addCleanup(logging.getLogger("mcp_sessiond").removeHandler, handler)
+        with unittest.mock.patch("mcp_sessiond.log._next_hidden", 0.0):
+            starting = asyncio.create_task(client.app({"type": "lifespan"}, asyncio.Event().wait, None))
+            self.assertIn("/none could not be started", await logged.get())
+            starting.cancel()
+            for _ in range(2):
+                await client.initialize()
+        self.assertTrue(logged.empty())
 
     async def test_an_answer_in_json_is_an_event(self) -> None:
         async def answers(message: Any, scope: Any, send: Any) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import logging
 from dataclasses import dataclass
 from typing import Any
 
+from .. import log
 from ..context import KEY, serve_http
 from ..errors import (
     BindingMismatch,
@@ -78,6 +80,14 @@ class Durable:
         return self._sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            # So that the log says at the start where the daemon can't be used, and not at the first request.
+            trying = asyncio.create_task(self._try())
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                trying.cancel()
+            return
         if scope["type"] != "http" or self._is_stateless:
             await self._app(scope, receive, send)
             return
@@ -92,6 +102,7 @@ class Durable:
                 serving = await self._with_user(serving)
                 await self._serve(serving, receive, sending, asked)
             except SessiondError as error:
+                log.hidden(error)
                 await self._refuse(Refusal.of(error), serving, sending, asked)
             except Refusal as refusal:
                 await self._refuse(refusal, serving, sending, asked)
@@ -99,6 +110,12 @@ class Durable:
             await post.pass_on(refuses.call, header(scope, SESSION), sending)
         except _Stateless:
             await self._app(scope, receive if asked.body is None else _read(asked.body, receive), send)
+
+    async def _try(self) -> None:
+        try:
+            await self.sessions.daemon.reach()
+        except SessiondError as error:
+            log.hidden(error)
 
     def _is_meant(self, scope: Scope) -> bool:
         """Whether a request is for the path where MCP is served. ASGI's path includes that of a mount or of the

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+from .. import log
 from ..errors import SessiondError
 from ..events import STANDALONE, AfterEvent, Cursor, Replayed, StreamStart
 from ..session import Session
@@ -93,6 +94,7 @@ class EventReader:
             except SessiondError as error:
                 if not error.passes:
                     return
+                log.hidden(error)
                 yield COMMENT
                 await asyncio.sleep(_AWAY)
                 continue

@@ -15,6 +15,7 @@ from mcp_types import (
     Result,
 )
 
+from .. import log
 from ..errors import InvalidArgument, SessiondError, UnknownSession, UnknownTask
 from ..tasks import TaskView
 
@@ -89,12 +90,12 @@ def _moment(ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def not_declared() -> MCPError:
 def other_name() -> MCPError:
     """The header `Mcp-Name` is not the id of the task (SEP-2663, with SEP-2243)."""
     return MCPError(HEADER_MISMATCH, "the header `Mcp-Name` is not `params.taskId`: send both alike")
 
 
+def not_declared() -> MCPError:
     """The request's client has not declared the extension."""
     data: dict[str, Any] = {"requiredCapabilities": {"extensions": {IDENTIFIER: {}}}}
     message = f"the client must declare the extension {IDENTIFIER} in the capabilities of this request"
@@ -119,5 +120,6 @@ def refusal(error: SessiondError) -> MCPError:
         return MCPError(INVALID_PARAMS, "Task not found: there is no such task, or its time is over")
     if isinstance(error, InvalidArgument):
         return MCPError(INVALID_PARAMS, str(error))
+    log.hidden(error)
     why = "the daemon mcp-sessiond can't do this now: try again" if error.passes else str(error)
     return MCPError(INTERNAL_ERROR, why)
