@@ -269,8 +269,7 @@ class Durable:
         served, call = await self._admitted(id, scope)
         if "text/event-stream" not in (header(scope, b"accept") or ""):
             raise Refusal(406, INVALID, "`Accept` must have text/event-stream")
-        session, handshake, readers = served.session, served.handshake, served.readers
-        await get.serve(self._settings, session, handshake, readers, scope, receive, send)
+        await get.serve(self._settings, served, scope, receive, send)
 
     async def _post(
         self, message: Any, body: bytes, id: str | Refusal, scope: Scope, receive: Receive, send: Send
