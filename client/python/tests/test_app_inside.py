@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import unittest
+import unittest.mock
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import support
 
 from mcp_sessiond import Options
-from mcp_sessiond.asgi import durable, session_of
+from mcp_sessiond.asgi import SessionCookie, durable, session_of
 
 Answer = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 UNKNOWN = "the server ended before it had answered: the outcome of this call is unknown"
@@ -26,9 +28,13 @@ class Inside:
         self.handshakes: list[dict[str, Any]] = []
         self.cancelled: list[object] = []
         self.has_forgotten = False
+        self.is_stateless = False
+        self.headers: list[tuple[bytes, bytes]] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["method"] == "DELETE":
+        if scope["type"] == "lifespan":
+            await receive()
+        elif scope["method"] == "DELETE":
             self.ended.set()
             await self.json(send, 200, None)
         elif scope["method"] == "GET":
@@ -43,9 +49,11 @@ class Inside:
                 self.handshakes.append(message["params"])
                 told = {"protocolVersion": "2025-11-25", "capabilities": {}}
                 await self.json(send, 200, {"jsonrpc": "2.0", "id": message["id"], "result": told})
-            elif self.has_forgotten:
+            elif self.has_forgotten and not self.is_stateless:
                 await self.json(send, 404, {})
-            elif "id" in message and message["method"] != "ping":
+            elif message["method"] == "ping":
+                await self.json(send, 200, {"jsonrpc": "2.0", "id": message["id"], "result": {}})
+            elif "id" in message:
                 await self.answer(message, scope, send)
             else:
                 if message["method"] == "notifications/cancelled":
@@ -53,7 +61,8 @@ class Inside:
                 await self.json(send, 202, None)
 
     async def json(self, send: Any, status: int, value: object) -> None:
-        headers = [(b"content-type", b"application/json"), (b"mcp-session-id", b"inside")]
+        named = [] if self.is_stateless else [(b"mcp-session-id", b"inside")]
+        headers = [(b"content-type", b"application/json"), *named, *self.headers]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": json.dumps(value).encode() if value else b""})
 
@@ -66,6 +75,7 @@ class Client:
         self.session: str | None = None
         # Those of the events of the last response.
         self.ids: list[str] = []
+        self.cookies: list[bytes] = []
 
     async def send(self, method: str, message: object = None, **headers: str) -> tuple[int, list[Any]]:
         """Status, and the messages of the body."""
@@ -86,6 +96,7 @@ class Client:
             nonlocal status
             if part["type"] == "http.response.start":
                 status = part["status"]
+                self.cookies = [value for name, value in part["headers"] if name == b"set-cookie"]
                 named = dict(part["headers"]).get(b"mcp-session-id")
                 self.session = named.decode() if named else self.session
             else:
@@ -126,6 +137,70 @@ class AnAppInside(unittest.IsolatedAsyncioTestCase):
         _, client = await self.begun(fails)
         status, (said,) = await client.request("tools/call")
         self.assertEqual((status, said["id"], said["error"]["message"]), (200, 1, UNKNOWN))
+
+    async def test_an_answer_that_can_not_be_read_says_why(self) -> None:
+        async def answers(message: Any, scope: Any, send: Any) -> None:
+            headers = [(b"content-type", b"application/json"), (b"content-encoding", message["params"]["coding"].encode())]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": b"\xff{}"})
+
+        _, client = await self.begun(answers)
+        for coding, why in (("gzip", "`gzip` is damaged"), ("gzip, zstd", "`zstd`"), ("identity", "it is not UTF-8")):
+            _, (said,) = await client.request("tools/call", {"coding": coding})
+            self.assertIn(why, said["error"]["message"])
+            self.assertEqual((said["id"], said["error"]["data"]), (1, {"outcome": "unknown"}))
+
+    async def test_an_app_that_begins_sessions_is_not_taken_for_one_without(self) -> None:
+        async def answers(message: Any, scope: Any, send: Any) -> None:
+            await inside.json(send, 200, {"jsonrpc": "2.0", "id": message["id"], "result": {}})
+
+        inside, client = await self.begun(answers)
+        client.session = None
+        for _ in range(2):
+            self.assertEqual((await client.request("tools/call"))[0], 400)
+        # It was asked once, and its session has ended.
+        self.assertEqual(len(inside.handshakes), 2)
+        self.assertTrue(inside.ended.is_set())
+
+    async def test_a_session_whose_app_has_none_any_more_goes_on_there(self) -> None:
+        async def answers(message: Any, scope: Any, send: Any) -> None:
+            await inside.json(send, 200, {"jsonrpc": "2.0", "id": message["id"], "result": {"in": told(scope)}})
+
+        def told(scope: Any) -> str:
+            return dict(scope["headers"])[b"mcp-session-id"].decode()
+
+        inside, client = await self.begun(answers)
+        inside.is_stateless = True
+        client.app = durable(inside, service="test", options=self.options)
+        with self.assertLogs("mcp_sessiond", "WARNING") as logged:
+            for _ in range(2):
+                self.assertEqual((await client.request("tools/call"))[1][0]["result"], {"in": client.session})
+        self.assertEqual(["nothing is kept" in line for line in logged.output], [True])
+
+    async def test_cookies_of_the_app_come_with_the_one_of_the_session(self) -> None:
+        inside = Inside(lambda *_: asyncio.sleep(0))
+        inside.headers = [(b"set-cookie", b"a=1"), (b"set-cookie", b"b=2")]
+        client = Client(durable(inside, service="test", options=self.options, cookie=SessionCookie()))
+        await client.initialize()
+        names = [cookie.split(b"=")[0] for cookie in client.cookies]
+        self.assertEqual(names, [b"mcp_session_id", b"a", b"b"])
+
+    async def test_why_the_daemon_can_not_be_used_is_logged_at_the_start_and_once_a_minute(self) -> None:
+        options = Options(directory=self.daemon.directory / "none", binary="/none", timeout=1.0)
+        inside = Inside(lambda *_: asyncio.sleep(0))
+        client = Client(durable(inside, service="test", options=options))
+        logged: asyncio.Queue[str] = asyncio.Queue()
+        handler = logging.Handler(logging.WARNING)
+        handler.emit = lambda record: logged.put_nowait(record.getMessage())
+        logging.getLogger("mcp_sessiond").addHandler(handler)
+        self.addCleanup(logging.getLogger("mcp_sessiond").removeHandler, handler)
+        with unittest.mock.patch("mcp_sessiond.log._next_hidden", 0.0):
+            starting = asyncio.create_task(client.app({"type": "lifespan"}, asyncio.Event().wait, None))
+            self.assertIn("/none could not be started", await logged.get())
+            starting.cancel()
+            for _ in range(2):
+                await client.initialize()
+        self.assertTrue(logged.empty())
 
     async def test_an_answer_in_json_is_an_event(self) -> None:
         async def answers(message: Any, scope: Any, send: Any) -> None:

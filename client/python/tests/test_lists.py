@@ -5,7 +5,7 @@ import copy
 import unittest
 
 import support  # noqa: F401
-from mcp_sessiond.asgi.lists import Lists
+from mcp_sessiond.asgi.lists import Lists, declaring
 
 TOOLS = [{"name": "a", "title": "A"}, {"name": "b"}]
 TOLD = "notifications/tools/list_changed"
@@ -72,6 +72,13 @@ class ListsOfASession(unittest.TestCase):
             self.assertEqual(await told(session, result, {"tools/list": pages}), [])
 
         asyncio.run(run())
+
+    def test_each_list_that_the_app_has_is_declared(self):
+        capabilities = {"tools": {"listChanged": False}, "resources": {"subscribe": True}, "logging": {}}
+        told = {"tools": {"listChanged": True}, "resources": {"subscribe": True, "listChanged": True}, "logging": {}}
+        self.assertEqual(declaring({"a": 1, "capabilities": capabilities}), {"a": 1, "capabilities": told})
+        for other in ({}, {"capabilities": 7}, None):
+            self.assertEqual(declaring(other), other)
 
     def test_half_a_list_and_what_nobody_asked_for_are_not_compared(self):
         async def run():

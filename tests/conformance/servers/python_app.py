@@ -1,7 +1,8 @@
 """The scripted server on the official SDK for Python, with one line of ours added: python_app.py KIND PORT JOURNAL GATES REVOKED [VARIANT]
 
 VARIANT: `plain`; `cookie`: a cookie names sessions, too; `mounted`: below /api, with CORS, and the line around it all; `inside`: the same, and the line around what is mounted;
-`bare`: the same without the line, which tests/conformance/compare compares with.
+`bare`: the same without the line, which tests/conformance/compare compares with; `stateless`: an app without sessions; `middleware` and `json`, which answers in JSON: an app with
+GZip, which codes in any other way that the header `X-Coding` says, and says in `X-Asked` and a cookie which request each response answers.
 KIND: mcp1, mcp2, fastmcp. Its tools are those of stdio.py, without `raw`; with FastMCP `remember`, which counts in `ctx.set_state`; and, after the runner's
 Nth `deploy`, `deployed_N`. It has one prompt, which no deploy changes. The SDK's own verifier lets each token in that begins with `t`, but
 for those whose name the folder REVOKED has as a file.
@@ -13,6 +14,7 @@ import json
 import os
 import socket
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ sys.path.insert(0, str(Path(clients) / "python" / "src"))
 import uvicorn
 from mcp import types
 from mcp.shared.message import ServerMessageMetadata
+from starlette.middleware.gzip import GZipMiddleware
 
 from mcp_sessiond.asgi import SessionCookie, durable, session_of
 
@@ -79,15 +82,6 @@ else:
         server = FastMCP("scripted", token_verifier=Verifier(), auth=auth)
 
 
-if kind != "fastmcp":
-    # FastMCP declares that it says when a list has changed; these don't.
-    from mcp.server.lowlevel import NotificationOptions
-
-    lowlevel: Any = getattr(server, "_lowlevel_server", None) or getattr(server, "_mcp_server", None)
-    declared = lowlevel.create_initialization_options
-    lowlevel.create_initialization_options = lambda *_, **__: declared(NotificationOptions(True, True, True))
-
-
 counts: collections.Counter[str] = collections.Counter()
 greeted_sessions: collections.Counter[str] = collections.Counter()
 
@@ -109,6 +103,40 @@ def greeting(app: Any) -> Any:
         await app(scope, read, send)
 
     return noted
+
+
+def answering(app: Any) -> Any:
+    """The app, whose responses are coded as `X-Coding` says, and name the method that they answer."""
+
+    async def answered(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        coding = dict(scope["headers"]).get(b"x-coding", b"")
+        # Of each part all is sent at once, as a stream of events needs it.
+        coder = {b"gzip": zlib.compressobj(wbits=31), b"deflate": zlib.compressobj()}.get(coding)
+        asked = scope["method"]
+
+        async def read() -> Any:
+            nonlocal asked
+            part = await receive()
+            if body := part.get("body"):
+                asked = json.loads(body).get("method", asked)
+            return part
+
+        async def sent(part: Any) -> None:
+            if part["type"] == "http.response.start":
+                headers = [one for one in part["headers"] if not coding or one[0].lower() != b"content-length"]
+                headers += [(b"x-asked", asked.encode()), (b"set-cookie", f"asked={asked}".encode())]
+                part = {**part, "headers": headers + ([(b"content-encoding", coding)] if coding else [])}
+            elif coder:
+                ends = zlib.Z_SYNC_FLUSH if part.get("more_body") else zlib.Z_FINISH
+                part = {**part, "body": coder.compress(part.get("body", b"")) + coder.flush(ends)}
+            await send(part)
+
+        await app(scope, read, sent)
+
+    return answered
 
 
 @server.prompt()
@@ -138,7 +166,7 @@ def note(key: str | None) -> None:
 @server.tool()
 async def count(ctx: Context, key: str | None = None) -> str:
     note(key)
-    if variant == "bare":
+    if variant in ("bare", "stateless"):
         request: Any = ctx.request_context
         counts[inner_session(request.request.headers)] += 1
         return str(counts[inner_session(request.request.headers)])
@@ -202,10 +230,21 @@ async def die(ctx: Context, key: str | None = None) -> str:
     os._exit(1)
 
 
-app = server.http_app(path="/mcp") if kind == "fastmcp" else server.streamable_http_app()
+given: Any = {"stateless_http": True} if variant == "stateless" else {"json_response": True} if variant == "json" else {}
+if kind == "fastmcp":
+    app = server.http_app(path="/mcp", **given)
+elif kind == "mcp1":
+    # Its app has no options.
+    for name, value in given.items():
+        setattr(server.settings, name, value)
+    app = server.streamable_http_app()
+else:
+    app = server.streamable_http_app(**given)
 served = greeting(app)
+if variant in ("middleware", "json"):
+    served = answering(GZipMiddleware(served, minimum_size=1))
 
-if variant in ("plain", "cookie"):
+if variant in ("plain", "cookie", "stateless", "middleware", "json"):
     app = durable(served, service="scripted", retry_ms=100, cookie=SessionCookie() if variant == "cookie" else None)
 else:
     from starlette.applications import Starlette

@@ -5,6 +5,9 @@ them.
 from __future__ import annotations
 
 import logging
+import time
+
+from .errors import SessiondError
 
 logger = logging.getLogger("mcp_sessiond")
 
@@ -41,6 +44,19 @@ _NEVER = {
     "fresh_doubtful": "what this process was started with can't be read; "
     "`mcp-sessiond doctor --for PID` says which part",
 }
+
+
+_HIDDEN_SECONDS = 60.0
+_next_hidden = 0.0
+
+
+def hidden(error: SessiondError) -> None:
+    """Why the daemon can't be used, where a peer is told no more than that: a line a minute at most."""
+    global _next_hidden
+    now = time.monotonic()
+    if error.passes and now >= _next_hidden:
+        _next_hidden = now + _HIDDEN_SECONDS
+        logger.warning("The daemon mcp-sessiond can't be used, so requests are refused: %s", error)
 
 
 def absent(outcome: str, because: str | None) -> None:

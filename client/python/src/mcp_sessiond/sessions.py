@@ -49,6 +49,10 @@ class Sessions:
         """Seconds that one call may take in all."""
         return self._connections.options.timeout
 
+    async def reach(self) -> None:
+        """Connects to the daemon, which is started if need be. Raises `ConnectError`."""
+        await self._connections.connection(self._connections.deadline())
+
     def on_behalf_of(self, caller: Caller | None) -> Sessions:
         """The same, asked for by this caller of the server: sessions that are bound to it can be opened."""
         same = Sessions.__new__(Sessions)

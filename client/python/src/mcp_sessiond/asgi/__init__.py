@@ -41,7 +41,8 @@ def durable(
     clients to `initialize`; `pass` leaves them to the app. `retry_ms` is how long a client waits before it
     comes back. A session without requests for `idle` seconds leaves the app inside, and its next request
     restores it. After `keep_alive` seconds without an event a comment is sent. `lifetimes` says when the
-    daemon ends a session, by default as it is configured.
+    daemon ends a session, by default as it is configured. An app that begins no sessions gets requests as
+    they are.
     """
     settings = Settings(
         service=service,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import logging
+from dataclasses import dataclass
 from typing import Any
 
+from .. import log
 from ..context import KEY, serve_http
 from ..errors import (
     BindingMismatch,
@@ -30,6 +33,7 @@ from .http import (
     respond_json,
 )
 from .inner_app import NOTED, Call, InnerApp
+from .lists import declaring
 from .served_session import AppRefuses, ServedSession
 from .sessions import ServedSessions, is_id, is_message, parse
 from .settings import (
@@ -62,6 +66,8 @@ class Durable:
         self._settings = settings
         self._inner = InnerApp(app)
         self._has_told = False
+        # Whether the app begins no sessions; None: it has not said so yet.
+        self._is_stateless: bool | None = None
         # By the hashes of their tokens: the users whom the app's verifier has named.
         self._users: dict[Caller, Identity | None] = {}
         self._sessions: ServedSessions | None = None
@@ -74,26 +80,42 @@ class Durable:
         return self._sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
+            # So that the log says at the start where the daemon can't be used, and not at the first request.
+            trying = asyncio.create_task(self._try())
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                trying.cancel()
+            return
+        if scope["type"] != "http" or self._is_stateless:
             await self._app(scope, receive, send)
             return
         if not self._is_meant(scope):
             await self._app(scope, receive, self._watched(scope, send))
             return
-        id: list[Any] = [None]
-        noted: Headers = []
-        scope = {**scope, NOTED: noted}
-        send = _with_noted(send, noted)
+        asked, noted = _Asked(), Headers()
+        serving: Scope = {**scope, NOTED: noted}
+        sending = _with_noted(send, noted)
         try:
             try:
-                scope = await self._with_user(scope)
-                await self._serve(scope, receive, send, id)
+                serving = await self._with_user(serving)
+                await self._serve(serving, receive, sending, asked)
             except SessiondError as error:
-                await self._refuse(Refusal.of(error), scope, send, id[0])
+                log.hidden(error)
+                await self._refuse(Refusal.of(error), serving, sending, asked)
             except Refusal as refusal:
-                await self._refuse(refusal, scope, send, id[0])
+                await self._refuse(refusal, serving, sending, asked)
         except AppRefuses as refuses:
-            await post.pass_on(refuses.call, header(scope, SESSION), send)
+            await post.pass_on(refuses.call, header(scope, SESSION), sending)
+        except _Stateless:
+            await self._app(scope, receive if asked.body is None else _read(asked.body, receive), send)
+
+    async def _try(self) -> None:
+        try:
+            await self.sessions.daemon.reach()
+        except SessiondError as error:
+            log.hidden(error)
 
     def _is_meant(self, scope: Scope) -> bool:
         """Whether a request is for the path where MCP is served. ASGI's path includes that of a mount or of the
@@ -133,10 +155,9 @@ class Durable:
         if shown not in self._users:
             user = verified(scope)
             if user is None:
-                call = self._inner.ping(scope, "unknown", header(scope, VERSION))
-                if await call.status in (401, 403, 421) or 300 <= await call.status < 400:
-                    raise AppRefuses(call)
-                await call.whole()
+                call = await self._let_in(scope)
+                if self._is_stateless:
+                    raise _Stateless
                 user = verified(call.scope)
             if len(self._users) >= _USERS_MAX:
                 del self._users[next(iter(self._users))]
@@ -144,18 +165,48 @@ class Durable:
         found = self._users[shown]
         return scope if found is None else {**scope, CALLER: found}
 
-    async def _refuse(self, refusal: Refusal, scope: Scope, send: Send, id: Any) -> None:
-        """Answers by a refusal of the adapter's, unless the app does not let the caller in at all.
+    async def _refuse(self, refusal: Refusal, scope: Scope, send: Send, asked: _Asked) -> None:
+        """Answers by a refusal of the adapter's, unless the app does not let the caller in at all, or has no sessions."""
+        call = await self._let_in(scope)
+        if self._is_stateless and asked.is_whole:
+            raise _Stateless
+        await call.stand()
+        await refusal.answer(send, asked.id)
 
-        The app is asked in a session that it does not know, so that nothing comes of it.
+    async def _let_in(self, scope: Scope) -> Call:
+        """What the app says to a `ping` in a session that it does not know, so that nothing comes of it. Raises `AppRefuses`
+        where it does not let the caller in.
         """
-        call = self._inner.ping(scope, "unknown", header(scope, VERSION))
-        if await call.status in (401, 403, 421) or 300 <= await call.status < 400:
+        call = self._inner.ping(scope, "unknown", None)
+        status = await call.status
+        if status in (401, 403, 421) or 300 <= status < 400:
             raise AppRefuses(call)
         await call.whole()
-        await refusal.answer(send, id)
+        if status == 200 and self._is_stateless is None:
+            is_stateless = await self._begins_none(scope)
+            is_news, self._is_stateless = self._is_stateless is None, is_stateless
+            if is_news and is_stateless:
+                logger.warning(
+                    "The app at %s begins no sessions (`stateless_http`), so nothing is kept: `durable` passes requests on as "
+                    "they are. Let the app have sessions, or leave out `durable`.",
+                    self._settings.path,
+                )
+        return call
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send, id: list[Any]) -> None:
+    async def _begins_none(self, scope: Scope) -> bool | None:
+        """Whether the app answers `initialize` without a session; None: it does not answer. A session is ended at once."""
+        info = {"name": "mcp-sessiond", "version": "1"}
+        params = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": info}
+        message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+        call = self._inner.sent(scope, "POST", None, None, message)
+        status, session = await call.status, call.header(SESSION)
+        await call.whole()
+        if session:
+            await self._inner.sent(scope, "DELETE", session, VERSIONS[0]).whole()
+            return False
+        return True if status == 200 else None
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, asked: _Asked) -> None:
         method, session, version = scope["method"], header(scope, SESSION), header(scope, VERSION)
         is_modern = version is not None and version > PRIMES
         if method == "OPTIONS" or (is_modern and self._settings.modern == "pass"):
@@ -168,10 +219,12 @@ class Durable:
             if session is not None:
                 scope, send = cookie.with_header(scope, session), cookie.without_header(send)
         if method == "POST":
-            body = await read_body(receive, self._settings.body_max)
+            asked.is_whole = False
+            asked.body = body = await read_body(receive, self._settings.body_max)
+            asked.is_whole = True
             message, refusal = parse(body)
             is_request = isinstance(message, dict) and "method" in message and is_id(message.get("id"))
-            id[0] = message["id"] if is_request else None
+            asked.id = message["id"] if is_request else None
             if refusal is not None:
                 raise refusal
             await self._post(message, body, session or missing, scope, receive, send)
@@ -202,6 +255,7 @@ class Durable:
                     known = ", ".join(VERSIONS)
                     raise Refusal(400, INVALID, f"`MCP-Protocol-Version` is not a supported version; supported are {known}")
                 served.use(scope)
+                await call.stand()
                 if call.method != "GET":
                     await call.whole()
                 return served, call
@@ -215,8 +269,7 @@ class Durable:
         served, call = await self._admitted(id, scope)
         if "text/event-stream" not in (header(scope, b"accept") or ""):
             raise Refusal(406, INVALID, "`Accept` must have text/event-stream")
-        session, handshake, readers = served.session, served.handshake, served.readers
-        await get.serve(self._settings, session, handshake, readers, scope, receive, send)
+        await get.serve(self._settings, served, scope, receive, send)
 
     async def _post(
         self, message: Any, body: bytes, id: str | Refusal, scope: Scope, receive: Receive, send: Send
@@ -289,6 +342,7 @@ class Durable:
         """
         call = served.pinged(inside)
         if await call.status < 300:
+            await call.stand()
             await call.whole()
             await respond(send, 202)
             return True
@@ -337,8 +391,9 @@ class Durable:
             scope = without_session(scope)
         call = Call(self._app, scope, body)
         if await call.status != 200 or call.header(SESSION) is None:
-            await post.pass_on(call, call.header(SESSION), send)
+            await post.pass_on(call, None, send)
             return
+        await call.stand()
         answers = [said async for text in call.messages() if "method" not in (said := json.loads(text))]
         result = next((said["result"] for said in answers if "result" in said), None)
         if result is None:
@@ -348,6 +403,7 @@ class Durable:
             # The app has refused it: nothing is kept.
             await respond_json(send, 200, {"jsonrpc": "2.0", "id": message["id"], "error": refused}, [])
             return
+        result = declaring(result)
         served = await self.sessions.begin(scope, message.get("params", {}), call, result)
         said = {"jsonrpc": "2.0", "id": message["id"], "result": result}
         named = [(SESSION, served.session.id.encode())]
@@ -356,14 +412,32 @@ class Durable:
         await respond_json(send, 200, said, named)
 
 
+class _Stateless(Exception):
+    """The app has no sessions: it gets the request as it is."""
+
+
+@dataclass
+class _Asked:
+    """What was read of a request."""
+
+    id: Any = None
+    """Its id."""
+    body: bytes | None = None
+    """Its whole body; None: that is still to be read."""
+    is_whole: bool = True
+    """Whether the app can still get the request as it is."""
+
+
 def _with_noted(send: Send, noted: Headers) -> Send:
     """Responses that have the headers of the app's middleware, too."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
-            present = {name.lower() for name, _ in message.get("headers", ())}
-            added = [(name, value) for name, value in noted if name not in present]
-            message = {**message, "headers": [*message.get("headers", ()), *added]}
+            headers = list(message.get("headers", ()))
+            # A response may set several cookies.
+            present = {name for name, _ in headers} - {b"set-cookie"}
+            added = [one for one in noted if one[0] not in present and one not in headers]
+            message = {**message, "headers": [*headers, *added]}
         await send(message)
 
     return sent

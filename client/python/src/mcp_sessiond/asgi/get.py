@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+from .. import log
 from ..errors import SessiondError
 from ..events import STANDALONE, AfterEvent, Cursor, Replayed, StreamStart
 from ..session import Session
-from .handshake import Handshake, gap_notice
+from .handshake import gap_notice
 from .http import COMMENT, begin_events, disconnected, event, priming, respond, send_part
-from .readers import Reader, Readers
-from .settings import PRIMES, Receive, Scope, Send, Settings, header
+from .readers import Reader
+from .served_session import ServedSession
+from .settings import Receive, Scope, Send, Settings, header
 
 DELIVERED_KEY = "mcp.standalone"
 """The key of the session's state that has the id of the last event of the standalone stream that a client
@@ -22,15 +24,10 @@ _AWAY = 1.0
 
 
 async def serve(
-    settings: Settings,
-    session: Session,
-    handshake: Handshake,
-    readers: Readers,
-    scope: Scope,
-    receive: Receive,
-    send: Send,
+    settings: Settings, served: ServedSession, scope: Scope, receive: Receive, send: Send
 ) -> None:
     """Answers a GET. Raises `SessiondError` before the response has begun."""
+    session, readers = served.session, served.readers
     after: Cursor
     last = header(scope, b"last-event-id")
     if last:
@@ -44,11 +41,14 @@ async def serve(
         delivered = await session.get(DELIVERED_KEY)
         stream = STANDALONE
         after = AfterEvent(delivered) if isinstance(delivered, str) else StreamStart(STANDALONE)
+    if stream == STANDALONE:
+        # Its client may not call for long.
+        await served.announce(session.standalone())
     reader = readers.add(stream)
     events = EventReader(settings, session, stream, after)
     try:
         await begin_events(send, session.id)
-        if handshake.version >= PRIMES and isinstance(after, AfterEvent):
+        if served.primes and isinstance(after, AfterEvent):
             # Else the client has no id to come back with, if the connection breaks before there is an event.
             await send_part(send, priming(after.event, settings.retry_ms))
         else:
@@ -93,6 +93,7 @@ class EventReader:
             except SessiondError as error:
                 if not error.passes:
                     return
+                log.hidden(error)
                 yield COMMENT
                 await asyncio.sleep(_AWAY)
                 continue

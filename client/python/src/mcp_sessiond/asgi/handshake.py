@@ -77,6 +77,11 @@ def not_kept(id: object, bytes: int, limit: str) -> dict[str, Any]:
     return _lost(id, message, "not_kept")
 
 
+def unreadable(id: object, why: str) -> dict[str, Any]:
+    """What a call gets whose answer can't be read."""
+    return _lost(id, f"{why}; the outcome of this call is unknown", "unknown")
+
+
 def _lost(id: object, message: str, outcome: str) -> dict[str, Any]:
     return {
         "jsonrpc": "2.0",

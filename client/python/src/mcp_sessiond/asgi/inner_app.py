@@ -8,13 +8,14 @@ import secrets
 from collections.abc import AsyncIterator
 
 from ..context import CURRENT, KEY
+from .coding import Unreadable, decoded
 from .http import SESSION, VERSION, Events, Headers
 from .settings import App, Message, Scope
 
 _PARTS_MAX = 64
 
 NOTED = "mcp_sessiond.headers"
-"""Where a request's scope notes the headers that the app's middleware gives the responses to it."""
+"""Where a request's scope has the headers that the app's middleware gives the response to it: a list."""
 _OF_THE_BODY = {
     b"allow",
     b"cache-control",
@@ -39,8 +40,9 @@ class Call:
 
     def __init__(self, app: App, scope: Scope, body: bytes) -> None:
         self.method: str = scope["method"]
-        self.scope = scope
-        self._noted: Headers | None = scope.get(NOTED)
+        # The answer is read here, and coded for nobody.
+        headers = [one for one in scope["headers"] if one[0] != b"accept-encoding"]
+        self.scope = {**scope, "headers": [*headers, (b"accept-encoding", b"identity")]}
         self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The status of the response; 500 where the app has failed before it had one."""
         self.headers: Headers = []
@@ -49,12 +51,12 @@ class Call:
         self._has_ended = False
         self._hung_up = asyncio.Event()
         self._parts: asyncio.Queue[bytes | None] = asyncio.Queue(_PARTS_MAX)
-        self._task = asyncio.create_task(self._run(app, scope))
+        self._task = asyncio.create_task(self._run(app))
 
-    async def _run(self, app: App, scope: Scope) -> None:
-        CURRENT.set(scope.get(KEY))
+    async def _run(self, app: App) -> None:
+        CURRENT.set(self.scope.get(KEY))
         try:
-            await app(scope, self._receive, self._send)
+            await app(self.scope, self._receive, self._send)
         finally:
             if not self.status.done():
                 self.status.set_result(500)
@@ -76,8 +78,6 @@ class Call:
     async def _send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.headers = [(bytes(name).lower(), bytes(value)) for name, value in message.get("headers", ())]
-            if self._noted is not None:
-                self._noted[:] = [one for one in self.headers if one[0] not in _OF_THE_BODY]
             if not self.status.done():
                 self.status.set_result(message["status"])
         elif message["type"] == "http.response.body" and message.get("body") and not self._hung_up.is_set():
@@ -86,6 +86,11 @@ class Call:
     def header(self, name: bytes) -> str | None:
         """A header of the response."""
         return next((value.decode("latin-1") for key, value in self.headers if key == name), None)
+
+    async def stand(self) -> None:
+        """The response to the client's request stands for this one, and has the headers of the app's middleware."""
+        await self.status
+        self.scope[NOTED][:] = [one for one in self.headers if one[0] not in _OF_THE_BODY]
 
     async def parts(self) -> AsyncIterator[bytes]:
         """The parts of the body, up to its end: the app has done with the request then."""
@@ -103,15 +108,19 @@ class Call:
             pass
 
     async def messages(self) -> AsyncIterator[str]:
-        """The JSON-RPC messages of the body: of a stream of events, or the one that it is."""
+        """The JSON-RPC messages of the body: of a stream of events, or the one that it is. Raises `Unreadable`."""
         await self.status
-        if (self.header(b"content-type") or "").startswith("text/event-stream"):
-            events = Events()
-            async for part in self.parts():
-                for data in events.feed(part):
-                    yield data
-        elif body := await self.whole():
-            yield body.decode()
+        parts = decoded(self.parts(), self.header(b"content-encoding") or "")
+        try:
+            if (self.header(b"content-type") or "").startswith("text/event-stream"):
+                events = Events()
+                async for part in parts:
+                    for data in events.feed(part):
+                        yield data
+            elif body := b"".join([part async for part in parts]):
+                yield body.decode()
+        except UnicodeDecodeError:
+            raise Unreadable("it is not UTF-8") from None
 
     def hang_up(self) -> None:
         """Ends the request, as a client does that goes."""

@@ -22,12 +22,29 @@ _LISTS = {
 }
 """By the method that asks for a list: its member of the result, and whose `list_changed` tells of it."""
 
+_KINDS = {kind for _, kind in _LISTS.values()}
+
+
+def declaring(result: Any) -> Any:
+    """The app's answer to `initialize`, which says of each list that the app has that changes are told: a restored
+    session's are, whatever the app declares.
+    """
+    capabilities = result.get("capabilities") if isinstance(result, dict) else None
+    if not isinstance(capabilities, dict):
+        return result
+    told = {
+        kind: {**has, "listChanged": True} if kind in _KINDS and isinstance(has, dict) else has
+        for kind, has in capabilities.items()
+    }
+    return {**result, "capabilities": told}
+
+
 Page = Callable[[str, dict[str, Any]], Awaitable["dict[str, Any] | None"]]
 """Asks for a page of a list: the method and its parameters. None: the app has answered with an error."""
 
 
 class Lists:
-    """The lists of one session that its app says it tells the changes of. `result`: the answer to `initialize`."""
+    """The lists of one session whose changes its client was promised. `result`: the answer to `initialize`."""
 
     def __init__(self, result: Any) -> None:
         capabilities = result.get("capabilities") if isinstance(result, dict) else None

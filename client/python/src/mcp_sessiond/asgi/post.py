@@ -31,6 +31,7 @@ async def answer(inner: InnerApp, served: ServedSession, scope: Scope, body: byt
 
 async def pass_on(call: Call, session: str | None, send: Send) -> None:
     """The app's response as it is, but for the session's id."""
+    await call.stand()
     named: Headers = [(SESSION, session.encode())] if session else []
     headers = [(name, value) for name, value in call.headers if name != SESSION] + named
     await send({"type": "http.response.start", "status": await call.status, "headers": headers})
@@ -78,9 +79,11 @@ class Request:
                 finally:
                     served.ids.end(key)
                 return True
-            if status is None:
-                # Its middleware's headers come with the first answer that there is.
-                await served.pinged(scope).whole()
+            # Its middleware's headers come with the first answer that there is.
+            first = call if status else served.pinged(scope)
+            await first.stand()
+            if first is not call:
+                await first.whole()
             await served.announce(stream)
             served.spawn(served.forward(call, stream, key, self._own))
             await self._send(stream, primed, reader, receive, send)

@@ -15,13 +15,12 @@ from ..values import Json, request_id
 from .handshake import not_kept
 from .readers import Readers
 from .request_ids import RequestIds
+from .room import with_room
 
 logger = logging.getLogger("mcp_sessiond")
 
 _QUEUE = 256
 _BATCH_BYTES = 2 << 20
-_KEEP_EVENTS = (256, 16)
-"""How many events stay in a session whose owner has used up the memory: many small ones, then few."""
 
 
 class Pump:
@@ -103,14 +102,17 @@ class Pump:
         Raises `SessiondError`.
         """
         try:
-            await self._append(texts, close)
-        except (QuotaExceeded, InvalidArgument) as error:
             if len(texts) > 1:
-                for text in texts[:-1]:
-                    await self.store([text])
-                await self.store(texts[-1:], close=close)
+                await self._append(texts, close)
+            else:
+                await with_room(self._stream.prune_session, lambda: self._append(texts, close))
+        except (QuotaExceeded, InvalidArgument) as error:
+            if len(texts) == 1:
+                await self._replace(texts[0], error, close)
                 return
-            await self._make_room(texts[0], error, close)
+            for text in texts[:-1]:
+                await self.store([text])
+            await self.store(texts[-1:], close=close)
 
     async def _append(self, texts: list[str], close: bool, given: str | None = None) -> None:
         """`given`: what the reader is given in the place of the one message that is stored."""
@@ -125,20 +127,10 @@ class Pump:
             if reader := self._readers.of(one.stream):
                 reader.give(one.id, text if given is None else given)
 
-    async def _make_room(self, text: str, error: SessiondError, close: bool) -> None:
-        """Deletes the oldest events; without room even then, a short error is stored in the place of an answer, and the
-        answer is given under that event's id to the reader that waits. A reader that got it resumes behind it, and
-        one that did not gets the error.
+    async def _replace(self, text: str, error: SessiondError, close: bool) -> None:
+        """Stores a short error in the place of an answer, which is given under that event's id to the reader that
+        waits. A reader that got it resumes behind it, and one that did not gets the error.
         """
-        for keep in _KEEP_EVENTS:
-            if not (isinstance(error, QuotaExceeded) and error.of_memory):
-                break
-            await self._stream.prune_session(keep)
-            try:
-                await self._append([text], close)
-                return
-            except (QuotaExceeded, InvalidArgument) as still:
-                error = still
         message: dict[str, Any] = json.loads(text)
         if "method" not in message:
             short = not_kept(message.get("id"), len(text.encode()), str(error))

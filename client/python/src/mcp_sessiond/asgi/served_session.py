@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import secrets
+from collections.abc import AsyncIterator
 from typing import Any
 
 from .. import inner_ids
@@ -14,13 +15,15 @@ from ..errors import SessiondError, StreamClosed
 from ..session import Session
 from ..streams import Stream
 from ..values import as_json
-from .handshake import Handshake, outcome_unknown
+from .coding import Unreadable
+from .handshake import Handshake, outcome_unknown, unreadable
 from .http import Refusal
 from .inner_app import Call, InnerApp
 from .lists import Lists
 from .pump import Pump
 from .readers import Readers
 from .request_ids import RequestIds
+from .room import with_room
 from .settings import PRIMES, Scope, Settings
 
 logger = logging.getLogger("mcp_sessiond")
@@ -139,6 +142,9 @@ class ServedSession:
             await pump.run(call.messages())
         except SessiondError as error:
             logger.warning("Session %s is not served any more: %s", self.session.id, error)
+        except Unreadable as error:
+            logger.warning("What belongs to no call of session %s is lost: %s", self.session.id, error)
+            return
         if self._standalone is not call:
             return
         # The session has ended, or the process is about to: clients come back, here or to the next one.
@@ -151,8 +157,15 @@ class ServedSession:
         # The daemon keeps short ids beside a stream. Nothing here reads them: the will has the whole id.
         fits = len(json.dumps(request).encode()) <= _OPENED_BY_MAX
         opened_by = request if fits else None
-        stream = await self.session.open_stream(name, opened_by=opened_by, will=outcome_unknown(request))
-        return stream, (await stream.prime()).id if self.primes else None
+        will, prune = outcome_unknown(request), self.session.prune
+        stream = await with_room(prune, lambda: self.session.open_stream(name, opened_by=opened_by, will=will))
+        if not self.primes:
+            return stream, None
+        try:
+            return stream, (await with_room(prune, stream.prime)).id
+        except SessiondError:
+            await self.close(stream)
+            raise
 
     async def compare_lists(self, scope: Scope) -> None:
         """Asks the app inside for the lists that the client knows, on behalf of the client whose request this is."""
@@ -170,7 +183,7 @@ class ServedSession:
 
         try:
             await self.lists.compare(self.session, page)
-        except SessiondError as error:
+        except (SessiondError, Unreadable) as error:
             logger.debug("The lists of session %s are not compared: %s", self.session.id, error)
 
     async def announce(self, stream: Stream) -> None:
@@ -195,9 +208,17 @@ class ServedSession:
 
     async def forward(self, call: Call, stream: Stream, key: str, request: Any) -> None:
         """Stores what the app says to a request; the answer closes the stream."""
+
+        async def messages() -> AsyncIterator[str]:
+            try:
+                async for text in call.messages():
+                    yield text
+            except Unreadable as error:
+                yield as_json(unreadable(json.loads(key), str(error)))
+
         pump = Pump(stream, self.ids, self.readers, key, answering=self._answering)
         try:
-            await pump.run(call.messages())
+            await pump.run(messages())
             if not pump.answered:
                 await pump.store([as_json(outcome_unknown(request))], close=True)
         except StreamClosed:

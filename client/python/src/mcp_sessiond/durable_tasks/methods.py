@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import principal_components
 from mcp.server.session import ServerSession
+from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ..asgi.settings import bearer
@@ -18,7 +19,15 @@ from ..tasks import Task
 from ..values import Caller, Credential
 from .call import POLL_MS, TTL_MS, Call
 from .task_store import TaskStore
-from .wire import IDENTIFIER, TaskParams, UpdateParams, detailed_task, not_declared, refusal
+from .wire import (
+    IDENTIFIER,
+    TaskParams,
+    UpdateParams,
+    detailed_task,
+    not_declared,
+    other_name,
+    refusal,
+)
 
 
 class Context(Protocol):
@@ -143,6 +152,9 @@ class TaskMethods:
         return _ACKNOWLEDGED
 
     async def _found(self, ctx: Context, params: TaskParams) -> Task:
+        # The SDK compares it for its own methods alone. Over stdio there is no header.
+        if ctx.request is not None and decode_header_value(ctx.request.headers.get(MCP_NAME_HEADER)) != params.task_id:
+            raise other_name()
         if not has_declared(ctx):
             raise not_declared()
         return await self._store.find(params.task_id, self._caller(ctx))

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    HEADER_MISMATCH,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
@@ -14,6 +15,7 @@ from mcp_types import (
     Result,
 )
 
+from .. import log
 from ..errors import InvalidArgument, SessiondError, UnknownSession, UnknownTask
 from ..tasks import TaskView
 
@@ -88,6 +90,11 @@ def _moment(ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def other_name() -> MCPError:
+    """The header `Mcp-Name` is not the id of the task (SEP-2663, with SEP-2243)."""
+    return MCPError(HEADER_MISMATCH, "the header `Mcp-Name` is not `params.taskId`: send both alike")
+
+
 def not_declared() -> MCPError:
     """The request's client has not declared the extension."""
     data: dict[str, Any] = {"requiredCapabilities": {"extensions": {IDENTIFIER: {}}}}
@@ -113,5 +120,6 @@ def refusal(error: SessiondError) -> MCPError:
         return MCPError(INVALID_PARAMS, "Task not found: there is no such task, or its time is over")
     if isinstance(error, InvalidArgument):
         return MCPError(INVALID_PARAMS, str(error))
+    log.hidden(error)
     why = "the daemon mcp-sessiond can't do this now: try again" if error.passes else str(error)
     return MCPError(INTERNAL_ERROR, why)
