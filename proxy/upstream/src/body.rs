@@ -12,8 +12,6 @@ use miniz_oxide::{DataFormat, MZError, MZFlush, MZStatus};
 use reqwest::Response;
 use reqwest::header::{CONTENT_ENCODING, HeaderMap};
 
-use crate::http::Failed;
-
 /// Bytes that are decoded at once: whoever reads bounds what it keeps, however small it was sent.
 const DECODED_AT_ONCE: usize = 32 * 1024;
 
@@ -22,6 +20,15 @@ const MAGIC: [u8; 2] = [0x1F, 0x8B];
 
 /// Bytes of a gzip header. It holds names and comments, which are short.
 const HEADER_MAX: usize = 64 * 1024;
+
+/// Why a body can't be read.
+#[derive(Debug)]
+pub(crate) enum BodyError {
+    /// The connection broke, or the coding is not what it should be.
+    Broken,
+    /// It has this coding.
+    Coding(String),
+}
 
 /// A body.
 pub(crate) struct Body {
@@ -52,8 +59,8 @@ impl Body {
     /// That of a response.
     ///
     /// # Errors
-    /// [`Failed::Coding`].
-    pub(crate) fn of(response: Response) -> Result<Self, Failed> {
+    /// [`BodyError::Coding`].
+    pub(crate) fn of(response: Response) -> Result<Self, BodyError> {
         let coding = Coding::of(response.headers())?;
         Ok(Self {
             chunks: response.bytes_stream().boxed(),
@@ -65,8 +72,8 @@ impl Body {
     /// What comes next of the content. None: that was all.
     ///
     /// # Errors
-    /// [`Failed::Broken`].
-    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, Failed>> {
+    /// [`BodyError::Broken`].
+    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         loop {
             match self.decoded() {
                 Ok(Some(content)) => return Some(Ok(content)),
@@ -78,19 +85,19 @@ impl Body {
                     return Some(Ok(chunk));
                 }
                 Some(Ok(chunk)) => self.coded.extend_from_slice(&chunk),
-                Some(Err(error)) => return Some(Err(error.into())),
+                Some(Err(_)) => return Some(Err(BodyError::Broken)),
                 None => {
                     let has_begun = matches!(self.coding, Coding::Inflating(_));
                     self.coding = Coding::Ended;
                     let is_whole = !has_begun && self.coded.is_empty();
-                    return (!is_whole).then_some(Err(Failed::Broken));
+                    return (!is_whole).then_some(Err(BodyError::Broken));
                 }
             }
         }
     }
 
     /// What can be decoded of what has come. None: more has to come.
-    fn decoded(&mut self) -> Result<Option<Bytes>, Failed> {
+    fn decoded(&mut self) -> Result<Option<Bytes>, BodyError> {
         loop {
             let format = match &mut self.coding {
                 Coding::Identity => return Ok(None),
@@ -99,14 +106,14 @@ impl Body {
                     return Ok(None);
                 }
                 Coding::Gzip if !MAGIC.starts_with(&self.coded[..self.coded.len().min(2)]) => {
-                    return Err(Failed::Broken);
+                    return Err(BodyError::Broken);
                 }
                 Coding::Gzip => match header_length(&self.coded) {
                     Some(length) => {
                         self.coded.advance(length);
                         DataFormat::Raw
                     }
-                    None if self.coded.len() > HEADER_MAX => return Err(Failed::Broken),
+                    None if self.coded.len() > HEADER_MAX => return Err(BodyError::Broken),
                     None => return Ok(None),
                 },
                 Coding::Deflate => match self.coded[..] {
@@ -124,7 +131,7 @@ impl Body {
                         Ok(MZStatus::StreamEnd) => self.coding = Coding::Ended,
                         // It needs more.
                         Ok(_) | Err(MZError::Buf) => {}
-                        Err(_) => return Err(Failed::Broken),
+                        Err(_) => return Err(BodyError::Broken),
                     }
                     return Ok(Some(content.into()).filter(|content: &Bytes| !content.is_empty()));
                 }
@@ -135,7 +142,7 @@ impl Body {
 }
 
 impl Coding {
-    fn of(headers: &HeaderMap) -> Result<Self, Failed> {
+    fn of(headers: &HeaderMap) -> Result<Self, BodyError> {
         let said = headers.get_all(CONTENT_ENCODING).into_iter();
         let said: Vec<_> = said
             .map(|value| String::from_utf8_lossy(value.as_bytes()))
@@ -149,7 +156,7 @@ impl Coding {
             (Some("deflate"), None) => Ok(Self::Deflate),
             (Some(_), _) => {
                 let readable = said.chars().filter(|c| !c.is_control());
-                Err(Failed::Coding(readable.take(40).collect()))
+                Err(BodyError::Coding(readable.take(40).collect()))
             }
         }
     }
@@ -206,7 +213,7 @@ mod tests {
         HeaderMap::from_iter([(CONTENT_ENCODING, coding.parse().expect("a value"))])
     }
 
-    async fn content(mut body: Body) -> Result<Vec<u8>, Failed> {
+    async fn content(mut body: Body) -> Result<Vec<u8>, BodyError> {
         let mut content = Vec::new();
         while let Some(part) = body.next().await {
             content.extend_from_slice(&part?);
@@ -263,11 +270,11 @@ mod tests {
     async fn one_that_ends_too_early_is_broken_and_an_empty_one_is_empty() {
         let whole = gzip(b"{}", 0);
         let cut = content(body("gzip", &whole[..whole.len() - 9], 3)).await;
-        assert!(matches!(cut, Err(Failed::Broken)), "{cut:?}");
+        assert!(matches!(cut, Err(BodyError::Broken)), "{cut:?}");
         assert_eq!(content(body("gzip", b"", 1)).await.expect("empty"), b"");
         for nonsense in [&[0xFF; 100][..], &[0x1F, 0x8B, 8, 0xFF, 0xFF]] {
             let read = content(body("gzip", nonsense, 9)).await;
-            assert!(matches!(read, Err(Failed::Broken)), "{read:?}");
+            assert!(matches!(read, Err(BodyError::Broken)), "{read:?}");
         }
     }
 
@@ -276,7 +283,7 @@ mod tests {
         for coding in ["br", "zstd", "gzip, br"] {
             let read = Coding::of(&headers(coding)).err();
             assert!(
-                matches!(&read, Some(Failed::Coding(it)) if it == coding),
+                matches!(&read, Some(BodyError::Coding(it)) if it == coding),
                 "{read:?}"
             );
         }

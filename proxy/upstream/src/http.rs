@@ -21,7 +21,7 @@ use reqwest::{Client, Method, Response, StatusCode};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::body::Body;
+use crate::body::{Body, BodyError};
 use crate::login::{Bearer, LoginError};
 use crate::messages::CallFailure;
 use crate::remote::{Remote, RemoteError};
@@ -601,6 +601,15 @@ impl From<reqwest::Error> for Failed {
             Self::NotReached(cause(&error))
         } else {
             Self::Broken
+        }
+    }
+}
+
+impl From<BodyError> for Failed {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::Broken => Self::Broken,
+            BodyError::Coding(coding) => Self::Coding(coding),
         }
     }
 }
