@@ -1,17 +1,13 @@
 // Appends to a stream, in the order of the calls: the daemon carries out the calls of one connection
 // concurrently.
-import { isCode, isOfMemory } from './errors.js';
+import { isCode } from './errors.js';
+import { withRoom } from './room.js';
 import { pruneEvents, type Stream } from './stream.js';
 import type { Appended } from './types.js';
 
 /** What goes into one append, fewer than the daemon takes: messages, and UTF-16 units of them. */
 const MESSAGES_MAX = 256;
 const UNITS_MAX = 512 * 1024;
-/**
- * How many events stay in a session whose owner has used up the memory: many small ones, and where that does
- * not help, few.
- */
-const KEPT_EVENTS = [256, 16];
 
 interface Entry {
   json: string | null;
@@ -69,15 +65,7 @@ export class Appender {
     const close = batch.some(({ close }) => close);
     const append = () => this.#stream().appendTexts(texts, undefined, { close });
     try {
-      let made = append();
-      for (const keep of KEPT_EVENTS) {
-        made = made.catch(async (error: unknown) => {
-          if (!isOfMemory(error)) throw error;
-          await pruneEvents(this.#stream().session, keep);
-          return append();
-        });
-      }
-      const places = await made;
+      const places = await withRoom((keep) => pruneEvents(this.#stream().session, keep), append);
       batch.forEach(({ resolve }, at) => resolve(places[at]!));
     } catch (error) {
       if (!last && isCode(error, 'invalid_argument', 'quota_exceeded')) return false;

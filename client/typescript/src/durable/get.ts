@@ -1,6 +1,7 @@
 // A GET: what a stream has said since the client has gone, then what it says. No server is needed for it.
 import type { ServerResponse } from 'node:http';
 import { isCode } from '../errors.js';
+import { withRoom } from '../room.js';
 import type { Session } from '../session.js';
 import { STANDALONE } from '../stream.js';
 import type { Cursor, Gap, Replayed, StreamView } from '../types.js';
@@ -116,7 +117,10 @@ export class Reader {
     // An id beyond a message that was not sent would lose it; so would none, which the first message makes up
     // for.
     if (of && of.events > 0) return '';
-    const { id } = await this.#session.standalone.prime();
+    const { id } = await withRoom(
+      (keep) => this.#session.prune(keep),
+      () => this.#session.standalone.prime(),
+    );
     this.#reading.after = { event: id };
     return id;
   }

@@ -3,6 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import { Appender } from '../appender.js';
 import { isAnswer, isPriming } from '../event-store.js';
+import { withRoom } from '../room.js';
 import type { Session } from '../session.js';
 import type { Stream } from '../stream.js';
 import { jsonText } from '../wire.js';
@@ -33,11 +34,12 @@ export class Post {
   static async open(session: Session, requests: Message[]): Promise<Post> {
     const ids = requests.map(({ id }) => id!);
     const fits = Buffer.byteLength(jsonText(ids[0])) <= OPENED_BY_MAX;
-    const stream = await session.openStream(`post-${randomUUID()}`, {
-      // The daemon keeps short ids beside a stream. The will has the whole id.
-      ...(fits ? { openedBy: ids[0] } : {}),
-      will: outcomeUnknown(ids[0]),
-    });
+    // The daemon keeps short ids beside a stream. The will has the whole id.
+    const opened = { ...(fits ? { openedBy: ids[0] } : {}), will: outcomeUnknown(ids[0]) };
+    const stream = await withRoom(
+      (keep) => session.prune(keep),
+      () => session.openStream(`post-${randomUUID()}`, opened),
+    );
     return new Post(stream, new Set(ids));
   }
 
