@@ -18,6 +18,9 @@ const DECODED_AT_ONCE: usize = 32 * 1024;
 /// How gzip begins.
 const MAGIC: [u8; 2] = [0x1F, 0x8B];
 
+/// Bytes of the checksum and the length behind each member of gzip.
+const TRAILER: usize = 8;
+
 /// Bytes of a gzip header. It holds names and comments, which are short.
 const HEADER_MAX: usize = 64 * 1024;
 
@@ -42,9 +45,18 @@ pub(crate) struct Body {
 enum Coding {
     Identity,
     /// The header of gzip is read first (RFC 1952); how deflate begins tells which of two kinds it is.
-    Gzip,
+    Gzip {
+        /// Whether there was none before it: what follows on a whole one may be another, or nothing.
+        is_first: bool,
+    },
     Deflate,
-    Inflating(Box<InflateState>),
+    Inflating {
+        state: Box<InflateState>,
+        /// Bytes that follow on the compressed ones.
+        trailer: usize,
+    },
+    /// So many bytes of gzip's checksum and length are still to come.
+    Trailer(usize),
     /// What follows is no part of the content.
     Ended,
 }
@@ -87,7 +99,7 @@ impl Body {
                 Some(Ok(chunk)) => self.coded.extend_from_slice(&chunk),
                 Some(Err(_)) => return Some(Err(BodyError::Broken)),
                 None => {
-                    let has_begun = matches!(self.coding, Coding::Inflating(_));
+                    let has_begun = matches!(self.coding, Coding::Inflating { .. });
                     self.coding = Coding::Ended;
                     let is_whole = !has_begun && self.coded.is_empty();
                     return (!is_whole).then_some(Err(BodyError::Broken));
@@ -99,35 +111,54 @@ impl Body {
     /// What can be decoded of what has come. None: more has to come.
     fn decoded(&mut self) -> Result<Option<Bytes>, BodyError> {
         loop {
-            let format = match &mut self.coding {
+            let (format, trailer) = match &mut self.coding {
                 Coding::Identity => return Ok(None),
                 Coding::Ended => {
                     self.coded.clear();
                     return Ok(None);
                 }
-                Coding::Gzip if !MAGIC.starts_with(&self.coded[..self.coded.len().min(2)]) => {
-                    return Err(BodyError::Broken);
+                Coding::Gzip { is_first }
+                    if !MAGIC.starts_with(&self.coded[..self.coded.len().min(2)]) =>
+                {
+                    if *is_first {
+                        return Err(BodyError::Broken);
+                    }
+                    self.coding = Coding::Ended;
+                    continue;
                 }
-                Coding::Gzip => match header_length(&self.coded) {
+                Coding::Gzip { .. } => match header_length(&self.coded) {
                     Some(length) => {
                         self.coded.advance(length);
-                        DataFormat::Raw
+                        (DataFormat::Raw, TRAILER)
                     }
                     None if self.coded.len() > HEADER_MAX => return Err(BodyError::Broken),
                     None => return Ok(None),
                 },
                 Coding::Deflate => match self.coded[..] {
                     // With a header (RFC 1950), as it should be; some send it without.
-                    [first, second, ..] if is_zlib(first, second) => DataFormat::Zlib,
-                    [_, _, ..] => DataFormat::Raw,
+                    [first, second, ..] if is_zlib(first, second) => (DataFormat::Zlib, 0),
+                    [_, _, ..] => (DataFormat::Raw, 0),
                     _ => return Ok(None),
                 },
-                Coding::Inflating(state) => {
+                Coding::Trailer(left) => {
+                    let here = self.coded.len().min(*left);
+                    self.coded.advance(here);
+                    *left -= here;
+                    if *left > 0 {
+                        return Ok(None);
+                    }
+                    self.coding = Coding::Gzip { is_first: false };
+                    continue;
+                }
+                Coding::Inflating { state, trailer } => {
                     let mut content = vec![0; DECODED_AT_ONCE];
                     let made = inflate(state, &self.coded, &mut content, MZFlush::None);
                     self.coded.advance(made.bytes_consumed);
                     content.truncate(made.bytes_written);
                     match made.status {
+                        Ok(MZStatus::StreamEnd) if *trailer > 0 => {
+                            self.coding = Coding::Trailer(*trailer);
+                        }
                         Ok(MZStatus::StreamEnd) => self.coding = Coding::Ended,
                         // It needs more.
                         Ok(_) | Err(MZError::Buf) => {}
@@ -136,7 +167,8 @@ impl Body {
                     return Ok(Some(content.into()).filter(|content: &Bytes| !content.is_empty()));
                 }
             };
-            self.coding = Coding::Inflating(InflateState::new_boxed(format));
+            let state = InflateState::new_boxed(format);
+            self.coding = Coding::Inflating { state, trailer };
         }
     }
 }
@@ -152,7 +184,7 @@ impl Coding {
         let mut codings = codings.filter(|it| !matches!(*it, "" | "identity"));
         match (codings.next(), codings.next()) {
             (None, _) => Ok(Self::Identity),
-            (Some("gzip" | "x-gzip"), None) => Ok(Self::Gzip),
+            (Some("gzip" | "x-gzip"), None) => Ok(Self::Gzip { is_first: true }),
             (Some("deflate"), None) => Ok(Self::Deflate),
             (Some(_), _) => {
                 let readable = said.chars().filter(|c| !c.is_control());
@@ -247,10 +279,14 @@ mod tests {
         let text: Vec<u8> = (0..100_000_u32)
             .flat_map(|at| at.to_string().into_bytes())
             .collect();
+        // In several members, as who compresses each event by itself sends it.
+        let members = [gzip(&text[..10], 0), gzip(&text[10..], 8)];
         let sent = [
             ("gzip", gzip(&text, 0)),
             ("X-GZip", gzip(&text, 4 | 8 | 16 | 2)),
             ("identity, gzip", gzip(&text, 8)),
+            ("gzip", members.concat()),
+            ("gzip", [gzip(&text, 0), vec![0; 20]].concat()),
             ("deflate", compress_to_vec_zlib(&text, 6)),
             ("deflate", compress_to_vec(&text, 6)),
             ("identity", text.clone()),

@@ -46,17 +46,21 @@ impl Cookies {
         self.all().is_empty()
     }
 
-    /// What a request says of them. None: there are none.
-    pub(crate) fn header(&self) -> Option<HeaderValue> {
+    /// What a request says of them, behind those that it has already. None: there are none.
+    pub(crate) fn header(&self, own: Option<&HeaderValue>) -> Option<HeaderValue> {
         let mut all = self.all();
         all.retain(|cookie| is_later(cookie.until));
-        let pairs: Vec<_> = all
+        if all.is_empty() {
+            return None;
+        }
+        let own = own.and_then(|own| own.to_str().ok()).map(str::to_owned);
+        let kept = all
             .iter()
-            .map(|Cookie { name, value, .. }| format!("{name}={value}"))
-            .collect();
+            .map(|Cookie { name, value, .. }| format!("{name}={value}"));
+        let pairs: Vec<_> = own.into_iter().chain(kept).collect();
         let mut header = HeaderValue::from_str(&pairs.join("; ")).ok()?;
         header.set_sensitive(true);
-        (!pairs.is_empty()).then_some(header)
+        Some(header)
     }
 
     /// Takes in those that a response from this URL sets.
@@ -159,7 +163,17 @@ mod tests {
         }
         let kept = serde_json::to_string(&cookies).expect("JSON");
         let kept: Cookies = serde_json::from_str(&kept).expect("the same");
-        Some(kept.header()?.to_str().expect("text").to_owned())
+        Some(kept.header(None)?.to_str().expect("text").to_owned())
+    }
+
+    #[test]
+    fn those_of_the_entry_stay_and_go_first() {
+        let own = HeaderValue::from_static("a=1");
+        let cookies = Cookies::default();
+        assert_eq!(cookies.header(Some(&own)), None);
+        let headers = HeaderMap::from_iter([(SET_COOKIE, HeaderValue::from_static("b=2"))]);
+        cookies.note(&headers, &Url::parse("http://[::1]/").expect("a URL"));
+        assert_eq!(cookies.header(Some(&own)).expect("both"), "a=1; b=2");
     }
 
     #[test]

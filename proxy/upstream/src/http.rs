@@ -422,8 +422,8 @@ impl HttpClient {
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
-        if let Some(cookies) = stamp.cookies.header() {
-            request = request.header(COOKIE, cookies);
+        if let Some(cookies) = stamp.cookies.header(self.remote.headers.get(COOKIE)) {
+            request = request.headers(HeaderMap::from_iter([(COOKIE, cookies)]));
         }
         let response = request.send().await?;
         stamp.cookies.note(response.headers(), &self.remote.url);

@@ -119,7 +119,7 @@ impl Relay {
         self.note_host(message, id);
         self.era_initializes();
         // Whoever was there before and has not initialised may have been asked, too.
-        if comes_back || former.is_none() {
+        if former != Some(self.connections) {
             self.check_roots();
         }
         if self.handshake.answer.is_some() {
