@@ -10,9 +10,10 @@ mod oauth_example;
 mod pipe;
 mod strangers;
 
-use mcp_sessiond_tests::{Upstream, World};
+use mcp_sessiond_tests::{Client, Front, Upstream, World};
 
 use crate::fixture;
+use crate::wrap::wrapped;
 
 /// Servers on the official SDKs, each of which numbers its events and says them again.
 fn resumable(world: &World) -> Vec<(&'static str, Upstream)> {
@@ -50,4 +51,9 @@ fn pinged(world: &World) -> Upstream {
         &program.collect::<Vec<_>>(),
         &[world.root().to_str().expect("UTF-8")],
     )
+}
+
+/// A front of this server, whose host is this test.
+fn front(world: &World, server: &Upstream) -> Client<Front> {
+    Client::new(world.front(&wrapped(world, std::slice::from_ref(&server.url))))
 }

@@ -2,12 +2,10 @@
 
 use std::fs;
 
-use mcp_sessiond_tests::Client;
 use serde_json::{Value, json};
 
-use super::pinged;
+use super::{front, pinged};
 use crate::world;
-use crate::wrap::wrapped;
 
 #[test]
 #[ignore = "needs python3"]
@@ -17,9 +15,9 @@ fn a_sessions_cookie_goes_with_it_also_into_the_next_process() {
     let server = pinged(&world);
     fs::write(world.root().join("sticky"), "").expect("a file");
     fs::write(world.root().join("ping"), "result").expect("a file");
-    let url = std::slice::from_ref(&server.url);
     let session = || {
-        let mut client = Client::connected(world.front(&wrapped(&world, url)));
+        let mut client = front(&world, &server);
+        client.initialize();
         let within: Vec<Value> = (0..5)
             .map(|_| {
                 let id = client.request("tools/list", json!({}));

@@ -2,12 +2,10 @@
 
 use std::fs;
 
-use mcp_sessiond_tests::Client;
 use serde_json::json;
 
-use super::pinged;
+use super::{front, pinged};
 use crate::world;
-use crate::wrap::wrapped;
 
 #[test]
 #[ignore = "needs python3"]
@@ -15,11 +13,10 @@ fn what_a_server_compresses_is_read_or_its_coding_is_named() {
     let world = world("");
     let _daemon = world.daemon();
     let server = pinged(&world);
-    let front = || Client::new(world.front(&wrapped(&world, std::slice::from_ref(&server.url))));
     let sends_in = |coding| fs::write(world.root().join("coding"), coding).expect("a file");
     for coding in ["asked", "gzip", "deflate", "raw"] {
         sends_in(coding);
-        let mut client = front();
+        let mut client = front(&world, &server);
         client.initialize();
         for method in ["tools/list", "tools/call"] {
             let id = client.request(method, json!({}));
@@ -41,7 +38,7 @@ fn what_a_server_compresses_is_read_or_its_coding_is_named() {
         assert_eq!(reply.header("content-encoding"), Some(named), "{coding}");
     }
     sends_in("br");
-    let mut client = front();
+    let mut client = front(&world, &server);
     let id = client.request("initialize", json!({"protocolVersion": "2025-11-25"}));
     let answer = client.answer(id);
     let said = answer["error"]["message"].as_str();

@@ -3,16 +3,11 @@
 
 use std::fs;
 
-use mcp_sessiond_tests::{Client, Front, Upstream, World};
+use mcp_sessiond_tests::{Client, Front};
 use serde_json::{Value, json};
 
-use super::{express, pinged};
+use super::{express, front, pinged};
 use crate::world;
-use crate::wrap::wrapped;
-
-fn front(world: &World, server: &Upstream) -> Client<Front> {
-    Client::new(world.front(&wrapped(world, std::slice::from_ref(&server.url))))
-}
 
 /// What a host of the same name is told that begins with `server/discover`: by that it gets the
 /// daemon's session of the former one.
