@@ -48,5 +48,6 @@ export async function exchange(
   const answered = new Promise<void>((resolve) => response.once('finish', resolve).once('close', resolve));
   await transport.handleRequest(request, response, body);
   await answered;
-  if (response.statusCode >= 400) throw new Error(`the SDK has refused \`${body.method}\` with HTTP ${response.statusCode}`);
+  if (response.statusCode >= 400)
+    throw new Error(`the SDK has refused \`${body.method}\` with HTTP ${response.statusCode}`);
 }
