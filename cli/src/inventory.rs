@@ -19,6 +19,7 @@ use mcp_sessiond_proto::backends::{
     Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest,
 };
 use mcp_sessiond_proto::debug::{HostInfo, Page};
+use mcp_sessiond_proto::services::{ServiceLoss, ServiceLossesRequest};
 use mcp_sessiond_proto::time::now_ms;
 use mcp_sessiond_proto::{BackendName, KeeperName, Loss, LossRecord, ServiceName, paths};
 use mcp_sessiond_proxy::keeper::dial::{DialError, Dialled, dial, keeper_of};
@@ -138,16 +139,19 @@ pub(crate) struct Inventory {
     /// Those that do not run, while their hosts are connected.
     pub(crate) not_running: Vec<NotRunning>,
     /// What is kept no more, and was told to no server yet.
-    pub(crate) losses: Vec<HostLoss>,
+    pub(crate) losses: Vec<LostServer>,
 }
 
-/// What a host has lost.
+/// What a host has lost, or a session of `serve`.
 #[derive(Debug, Serialize)]
-pub(crate) struct HostLoss {
-    /// The pid of the host; none for what the user has named.
+pub(crate) struct LostServer {
+    /// The pid of the host; none for what the user has named, and for what `serve` serves.
     pub(crate) host: Option<u32>,
-    /// Its name.
+    /// Its name; that of the service for what `serve` serves.
     pub(crate) host_name: String,
+    /// The session of the service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) session: Option<SessionId>,
     /// The member of a list of servers that it is. None: the server has no name there.
     pub(crate) of: Option<BackendName>,
     /// Why it is lost.
@@ -183,15 +187,16 @@ impl Inventory {
             Err(failure) => (None, Some(failure), Vec::new()),
         };
         // What is not said is no reason to hide the servers.
-        let (hosts, parts) = match &connection {
+        let (hosts, of_services, parts) = match &connection {
             Some(connection) => (
                 connection
                     .list_hosts(ANSWER_TIMEOUT)
                     .await
                     .unwrap_or_default(),
+                service_losses(connection).await.unwrap_or_default(),
                 parts::read(connection).await.unwrap_or_default(),
             ),
-            None => (Vec::new(), Vec::new()),
+            None => (Vec::new(), Vec::new(), Vec::new()),
         };
         let known: Vec<KeeperName> = seen.iter().map(|seen| seen.backend.keeper).collect();
         let mut servers: Vec<Server> = seen.into_iter().map(Server::of_backend).collect();
@@ -223,7 +228,7 @@ impl Inventory {
             servers,
             unready,
             not_running,
-            losses: losses_of(hosts),
+            losses: losses_of(hosts, of_services),
         })
     }
 
@@ -237,8 +242,14 @@ impl Inventory {
 }
 
 /// What the daemon has to tell of losses. What a host or the user has ended on purpose is none.
-pub(crate) async fn losses(connection: &Connection) -> Result<Vec<HostLoss>, CallError> {
-    Ok(losses_of(connection.list_hosts(ANSWER_TIMEOUT).await?))
+pub(crate) async fn losses(connection: &Connection) -> Result<Vec<LostServer>, CallError> {
+    let hosts = connection.list_hosts(ANSWER_TIMEOUT).await?;
+    Ok(losses_of(hosts, service_losses(connection).await?))
+}
+
+async fn service_losses(connection: &Connection) -> Result<Vec<ServiceLoss>, CallError> {
+    let all = ServiceLossesRequest::default();
+    connection.list_service_losses(ANSWER_TIMEOUT, all).await
 }
 
 /// What people call a host; where that is not known, the name of its executable.
@@ -249,31 +260,50 @@ fn host_title_of(host: &HostInfo) -> String {
     title.map_or_else(|| host.name.clone(), str::to_owned)
 }
 
-fn losses_of(hosts: Vec<HostInfo>) -> Vec<HostLoss> {
+fn losses_of(hosts: Vec<HostInfo>, of_services: Vec<ServiceLoss>) -> Vec<LostServer> {
     let of = |host: HostInfo| {
         let HostInfo {
             pid, name, losses, ..
         } = host;
-        let lost = move |loss: LossRecord| HostLoss {
+        let lost = move |loss: LossRecord| LostServer {
             host: (pid != 0).then_some(pid),
             host_name: name.clone(),
+            session: None,
             of: loss.of,
             because: loss.because,
             at_ms: loss.at_ms,
         };
-        let losses = losses.into_iter();
-        let unwanted = losses.filter(|loss| !loss.because.is_wanted());
-        unwanted.map(lost)
+        losses.into_iter().map(lost)
     };
-    hosts.into_iter().flat_map(of).collect()
+    let of_service = |ServiceLoss {
+                          service,
+                          session,
+                          loss,
+                      }| LostServer {
+        host: None,
+        host_name: service.to_string(),
+        session: Some(session),
+        of: loss.of,
+        because: loss.because,
+        at_ms: loss.at_ms,
+    };
+    let all = hosts.into_iter().flat_map(of);
+    let all = all.chain(of_services.into_iter().map(of_service));
+    all.filter(|loss| !loss.because.is_wanted()).collect()
 }
 
-impl HostLoss {
+impl LostServer {
     /// In a sentence.
     pub(crate) fn sentence(&self) -> String {
         let (name, why) = (&self.host_name, self.because.sentence());
         let ago = duration(now_ms().saturating_sub(self.at_ms));
         let of = self.of.as_ref().map(BackendName::in_list);
+        if let Some(session) = &self.session {
+            let what = of.map_or_else(|| "The server".to_owned(), |of| format!("The server {of}"));
+            return format!(
+                "{what} of session {session} of `serve` {name} was lost {ago} ago: {why}"
+            );
+        }
         let what = match (of, self.host) {
             (Some(of), Some(pid)) => format!("The server {of} of {name} {pid}"),
             (Some(of), None) => format!("The server {of}"),

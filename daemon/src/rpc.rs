@@ -19,7 +19,8 @@ use mcp_sessiond_proto::debug::{
 use mcp_sessiond_proto::facts::{Facts, FactsRequest, LearnRequest};
 use mcp_sessiond_proto::service::Sessiond;
 use mcp_sessiond_proto::services::{
-    FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceSecret,
+    FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceLoss,
+    ServiceLossesRequest, ServiceSecret,
 };
 use mcp_sessiond_proto::sessions::{
     CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, ResetRequest,
@@ -197,6 +198,7 @@ rpcs! {
 
     about             ()                   -> About             | show   -                 | daemon;
     list_hosts        ()                   -> Vec<HostInfo>     | show   -                 | daemon;
+    list_service_losses (ServiceLossesRequest) -> Vec<ServiceLoss> | show -                 | daemon;
     list_sessions     (Page)               -> Vec<SessionInfo>  | show   -                 | daemon;
     list_tokens       (Page)               -> Vec<TokenInfo>    | show   -                 | daemon;
     list_contents     (ContentPage)        -> Vec<ContentInfo>  | query  -                 | daemon;

@@ -71,6 +71,18 @@ pub enum Loss {
     ClosedEarlier,
 }
 
+impl LossRecord {
+    /// What a host or a client is told of it, in a sentence.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let told = self.because.told();
+        match &self.of {
+            Some(of) => format!("{}: {told}", of.in_list()),
+            None => told,
+        }
+    }
+}
+
 impl Loss {
     /// All of them, in the order in which they are numbered on record.
     pub const ALL: [Self; 17] = [
@@ -126,6 +138,16 @@ impl Loss {
             self,
             Self::Exited | Self::Killed | Self::Lingered | Self::Hung | Self::Quota | Self::Several
         )
+    }
+
+    /// What a host or a client is told that gets another server: what is, and why.
+    #[must_use]
+    pub fn told(self) -> String {
+        let begins = match self.is_rule() {
+            true => "a fresh server",
+            false => "this server begins afresh",
+        };
+        format!("{begins}: {}", self.sentence())
     }
 
     /// What happened, and what can be done about it, in one sentence.

@@ -17,7 +17,8 @@ use crate::debug::{
 use crate::error::Error;
 use crate::facts::{Facts, FactsRequest, LearnRequest};
 use crate::services::{
-    FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceSecret,
+    FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceLoss,
+    ServiceLossesRequest, ServiceSecret,
 };
 use crate::sessions::{
     CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, ResetRequest,
@@ -102,7 +103,8 @@ service! {
     async fn store_token(request: StoreRequest) -> Result<Stored, Error>;
     /// Deletes the token: the broker refused it. The session stays.
     async fn reject_token(request: LeaseRef) -> Result<(), Error>;
-    /// The user of a claim with `confirms_loss` was told of losses that it carried.
+    /// The user of a claim with `confirms_loss` was told of losses that it carried; or the client of a
+    /// service's session of what that has lost.
     async fn loss_told(request: LossToldRequest) -> Result<(), Error>;
     /// Ends the lease. The session stays, for the next instance with the same key.
     async fn release(request: LeaseRef) -> Result<(), Error>;
@@ -215,6 +217,8 @@ service! {
     async fn about() -> About;
     /// The hosts that own sessions.
     async fn list_hosts() -> Vec<HostInfo>;
+    /// What sessions of services have lost, and their clients were not told of; the newest last.
+    async fn list_service_losses(request: ServiceLossesRequest) -> Vec<ServiceLoss>;
     /// The sessions, in order of their ids, a page at a time.
     async fn list_sessions(request: Page) -> Vec<SessionInfo>;
     /// The token files, in order of their sessions' ids, a page at a time.

@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::losses::LossRecord;
 use crate::names::{BackendName, RequestId, ServiceName};
 use crate::types::{Epoch, SessionId};
 
@@ -56,6 +57,29 @@ pub struct FindRequest {
     /// The name of the backend, where the session has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<BackendName>,
+}
+
+/// Asks what sessions of services have lost, and their clients were not told of.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServiceLossesRequest {
+    /// The service; absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceName>,
+    /// The session; absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+}
+
+/// What a session of a service has lost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceLoss {
+    /// The service.
+    pub service: ServiceName,
+    /// The session.
+    pub session: SessionId,
+    /// The loss.
+    pub loss: LossRecord,
 }
 
 /// Asks for the secret of a service.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::losses::{Loss, LossId, LossRecord};
+use crate::names::ServiceName;
 use crate::text::is_harmful;
 use crate::token::Token;
 
@@ -399,14 +400,18 @@ pub struct ClaimRequest {
     pub closed: Option<bool>,
 }
 
-/// A user was told of losses that a claim has carried. Sent by the process that has claimed.
+/// A user was told of losses that a claim has carried, or the client of a service's session of what that
+/// has lost. Sent by the process that has claimed, or that has leased the service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossToldRequest {
-    /// The session that was claimed.
+    /// The session.
     pub session: SessionId,
-    /// The epoch of the lease.
+    /// The epoch of the lease on the session, or on `service` if that is set.
     pub epoch: Epoch,
+    /// The service that the session belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceName>,
     /// The losses. Those that are not on record any more are passed over.
     pub losses: Vec<LossId>,
 }

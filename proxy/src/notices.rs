@@ -57,14 +57,7 @@ pub(crate) fn print_claim(
 ) -> bool {
     match (loss, outcome) {
         (Some(loss), _) => {
-            let because = loss.because;
-            let begins = if because.is_rule() {
-                "a fresh server"
-            } else {
-                "this server begins afresh"
-            };
-            let what = format!("{begins}: {}", because.sentence());
-            stderr.print_then(&what, move || loss.told());
+            stderr.print_then(&loss.because.told(), move || loss.told());
         }
         (None, Some(Outcome::FreshDoubtful)) => stderr.print(
             &"this server will not survive a reconnect: what it was started with can't be read; \
@@ -84,16 +77,10 @@ pub(crate) fn print_lost_members(
     lost: Vec<LossRecord>,
     confirm: Option<&ConfirmLoss>,
 ) {
-    for LossRecord {
-        id, of, because, ..
-    } in lost
-    {
-        let Some(of) = of else { continue };
-        let (name, why) = (of.in_list(), because.sentence());
-        let what = format!("{name}: this server begins afresh: {why}");
+    for loss in lost.into_iter().filter(|loss| loss.of.is_some()) {
         let confirm = confirm.cloned();
-        stderr.print_then(&what, move || {
-            confirm.into_iter().for_each(|confirm| confirm(id));
+        stderr.print_then(&loss.told(), move || {
+            confirm.into_iter().for_each(|confirm| confirm(loss.id));
         });
     }
 }

@@ -13,6 +13,7 @@ mod inspect;
 mod killed;
 mod limits;
 mod load;
+mod losses;
 mod modern;
 mod page;
 mod streams;

@@ -13,7 +13,7 @@ use mcp_sessiond_proxy::unkept::{self, Unkept};
 
 use super::parts::{Trouble, Unready};
 use super::upstreams::Upstream;
-use super::{HostLoss, Inventory, NotRunning, Server};
+use super::{Inventory, LostServer, NotRunning, Server};
 use crate::calls::Failure;
 use crate::hosts::Host;
 use crate::hosts::names::EntryNames;
@@ -158,7 +158,7 @@ impl Listing {
         let unready = inventory.unready.iter().filter_map(Unready::fault);
         let unready = unready.map(|(what, fix)| format!("{what}; {fix}"));
         let upstreams = others.upstreams.iter().map(Upstream::note);
-        let lost = inventory.losses.iter().map(HostLoss::sentence);
+        let lost = inventory.losses.iter().map(LostServer::sentence);
         let nothing = (self.is_empty() && self.daemon_fault().is_none()).then(nothing);
         nothing
             .into_iter()

@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 use mcp_sessiond_identity::{Key, ProcessId, StartTime};
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::types::Outcome;
-use mcp_sessiond_proto::{Epoch, Error, Loss, LossRecord, ServiceName, SessionId};
+use mcp_sessiond_proto::{Epoch, Error, Loss, LossId, LossRecord, ServiceName, SessionId};
 
 use super::{
-    Claimant, KeeperRecord, OwnerRecord, ServerRecord, ServiceRecord, SessionRecord, TokenFile,
+    Claimant, KeeperRecord, OwnerRecord, ServerRecord, ServiceRecord, ServiceSession,
+    SessionRecord, TokenFile,
 };
 
 /// Names a claim until it is answered.
@@ -53,6 +54,10 @@ pub enum Effect {
     SaveService(ServiceRecord),
     /// Forget a service.
     DropService(ServiceName),
+    /// Record what a session of a service has lost.
+    SaveServiceLoss(ServiceSession, LossRecord),
+    /// Forget it: it was told, or the session has ended.
+    DropServiceLoss(LossId),
     /// Record a keeper, new or changed, and its session (a service's, if the record names one).
     /// Without a session the keeper has to end.
     SaveKeeper(Option<SessionId>, KeeperRecord),

@@ -305,7 +305,11 @@ impl Registry {
         keeper: ProcessId,
         why: Option<Loss>,
     ) -> Result<(), Error> {
-        if self.kept(keeper, name)?.public_id() != told {
+        let of = match self.service_kept(keeper, name) {
+            Ok((_, session)) => session,
+            Err(_) => self.kept(keeper, name)?.public_id(),
+        };
+        if of != told {
             return Err(Error::UnknownBackend);
         }
         self.last_words.insert(keeper, why);
@@ -315,7 +319,7 @@ impl Registry {
     /// Why a keeper has ended, as it, or whoever has ended it, has left behind. What it has told counts
     /// more.
     pub fn note_end(&mut self, keeper: ProcessId, why: Option<Loss>) {
-        if self.kept_by.contains_key(&keeper) {
+        if self.kept_by.contains_key(&keeper) || self.service_kept_by.contains_key(&keeper) {
             self.last_words.entry(keeper).or_insert(why);
         }
     }
@@ -387,17 +391,18 @@ impl Registry {
             self.served.insert(*process, Served::of(session, &keeper));
             Some(keeper)
         });
+        let why = |is_ending: bool| match words {
+            _ if is_faulty => Some(Loss::Hung),
+            // Nobody has ever had its backend.
+            Some(None) => None,
+            _ if is_ending => Some(Loss::Stopped),
+            None => Some(Loss::Killed),
+            Some(words) => words,
+        };
         let mut by_rule = false;
         let keeper = match kept {
             Some(keeper) => {
-                let why = match words {
-                    _ if is_faulty => Some(Loss::Hung),
-                    // Nobody has ever had its backend.
-                    Some(None) => None,
-                    _ if keeper.ending => Some(Loss::Stopped),
-                    None => Some(Loss::Killed),
-                    Some(words) => words,
-                };
+                let why = why(keeper.ending);
                 // With the session's next keeper it must not come back.
                 let keeper = KeeperRecord {
                     ending: true,
@@ -423,7 +428,7 @@ impl Registry {
                 keeper
             }
             None => {
-                let of_service = self.service_keeper_exited(process);
+                let of_service = self.service_keeper_exited(process, why, edited);
                 of_service.or_else(|| self.ending.remove(process))?
             }
         };

@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 
 use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::facts::ServerDigest;
-use mcp_sessiond_proto::{ServiceName, SessionId};
+use mcp_sessiond_proto::{LossId, LossRecord, ServiceName, SessionId};
 
 use super::{
     Claimant, Effect, KeeperRecord, Keepers, LostRecords, OwnerRecord, ServerRecord, ServiceRecord,
-    SessionRecord, Snapshot,
+    ServiceSession, SessionRecord, Snapshot,
 };
 
 /// The records that effects have left, in maps.
@@ -26,6 +26,8 @@ pub struct Records {
     pub keepers: BTreeMap<ProcessId, (Option<SessionId>, KeeperRecord)>,
     /// The services.
     pub services: BTreeMap<ServiceName, ServiceRecord>,
+    /// What their sessions have lost.
+    pub service_losses: BTreeMap<LossId, (ServiceSession, LossRecord)>,
     /// What is known of servers.
     pub servers: BTreeMap<ServerDigest, ServerRecord>,
     /// Whether earlier records were lost.
@@ -60,6 +62,10 @@ impl Records {
             }
             Effect::DropServer(server) => drop(self.servers.remove(&server)),
             Effect::DropService(name) => drop(self.services.remove(&name)),
+            Effect::SaveServiceLoss(of, loss) => {
+                drop(self.service_losses.insert(loss.id, (of, loss)));
+            }
+            Effect::DropServiceLoss(id) => drop(self.service_losses.remove(&id)),
             Effect::SaveKeeper(session, keeper) => {
                 self.keepers.insert(keeper.process, (session, keeper));
             }
@@ -100,6 +106,7 @@ impl Records {
                 .map(|kept| kept.1)
                 .collect(),
             services: self.services.values().cloned().collect(),
+            service_losses: self.service_losses.values().cloned().collect(),
             servers: self.servers.values().cloned().collect(),
             lost: self.lost.clone(),
             serving: self
@@ -154,6 +161,11 @@ impl From<Snapshot> for Records {
                 .servers
                 .into_iter()
                 .map(|server| (server.server.clone(), server))
+                .collect(),
+            service_losses: snapshot
+                .service_losses
+                .into_iter()
+                .map(|(of, loss)| (loss.id, (of, loss)))
                 .collect(),
             services: snapshot
                 .services

@@ -56,10 +56,9 @@ pub use ledger::Records;
 pub use names::in_use;
 pub use records::{
     CLAIMED_KEYS_MAX, Claimant, Digest, HostRule, KeeperRecord, Keepers, LostRecords, NO_TOKEN,
-    OwnerRecord, ProgramDir, Rule, RuleSource, ServerRecord, ServiceRecord, SessionRecord,
-    Snapshot, TokenFile,
+    OwnerRecord, ProgramDir, Rule, RuleSource, ServerRecord, ServiceRecord, ServiceSession,
+    SessionRecord, Snapshot, TokenFile,
 };
-pub use services::ServiceSession;
 pub use unreachable::Departure;
 
 use claims::Waiting;
@@ -68,7 +67,7 @@ use indexes::OfKey;
 use keepers::Served;
 use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::{
-    BackendName, Loss, LossRecord, RequestId, ServiceName, SessionId, Siblings,
+    BackendName, Loss, LossId, LossRecord, RequestId, ServiceName, SessionId, Siblings,
 };
 use owners::Owner;
 
@@ -135,6 +134,8 @@ pub struct Registry {
     service_kept_by: BTreeMap<ProcessId, ServiceSession>,
     /// The services' sessions whose former keepers are ending, or have exited and are not swept.
     service_served: BTreeMap<ProcessId, (ServiceSession, Option<BackendName>)>,
+    /// What services' sessions have lost, and their clients were not told of.
+    service_losses: BTreeMap<LossId, (ServiceSession, LossRecord)>,
     servers: Servers,
     /// The number of the latest session that was opened, or came free.
     order: u64,
@@ -153,6 +154,10 @@ impl Registry {
     /// A registry that continues where a former daemon's records end. What they say about processes
     /// that are gone has yet to be told, by [`Registry::exited`].
     pub fn restore(policy: Policy, snapshot: Snapshot) -> Self {
+        let losses = snapshot.service_losses.into_iter();
+        let service_losses: BTreeMap<_, _> =
+            losses.map(|(of, loss)| (loss.id, (of, loss))).collect();
+        let newest_of_services = service_losses.keys().next_back().copied();
         let mut registry = Self {
             policy,
             owners: BTreeMap::new(),
@@ -177,6 +182,7 @@ impl Registry {
             service_keepers: BTreeMap::new(),
             service_kept_by: BTreeMap::new(),
             service_served: BTreeMap::new(),
+            service_losses,
             servers: Servers::restore(snapshot.servers),
             order: 0,
             now: 0,
@@ -185,7 +191,9 @@ impl Registry {
                 .owners
                 .iter()
                 .flat_map(|owner| &owner.losses)
-                .map(|(_, loss)| loss.id.0)
+                .map(|(_, loss)| loss.id)
+                .chain(newest_of_services)
+                .map(|id| id.0)
                 .max()
                 .unwrap_or_default(),
             lost: snapshot.lost,

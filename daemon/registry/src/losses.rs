@@ -32,25 +32,29 @@ impl Registry {
         of: Option<BackendName>,
         because: Loss,
     ) -> Option<LossRecord> {
+        let loss = self.next_loss(of, because);
         let owner = self.owners.get_mut(&host)?;
         owner
             .losses
-            .retain(|(other, loss)| *other != key || loss.of != of);
+            .retain(|(other, former)| *other != key || former.of != loss.of);
         if owner.losses.len() >= LOSSES_MAX {
             owner.losses.remove(0);
         }
-        // No number is given twice by one daemon, also where the clock goes back, nor by the next one,
-        // unless the clock goes back while none runs.
+        owner.losses.push((key, loss.clone()));
+        self.save_owner(host);
+        Some(loss)
+    }
+
+    /// A loss that becomes known now. No number is given twice by one daemon, also where the clock goes
+    /// back, nor by the next one, unless the clock goes back while none runs.
+    pub(super) fn next_loss(&mut self, of: Option<BackendName>, because: Loss) -> LossRecord {
         self.newest_loss = (self.newest_loss + 1).max(self.time_of_day_ms);
-        let loss = LossRecord {
+        LossRecord {
             id: LossId(self.newest_loss),
             at_ms: self.time_of_day_ms,
             of,
             because,
-        };
-        owner.losses.push((key, loss.clone()));
-        self.save_owner(host);
-        Some(loss)
+        }
     }
 
     /// What a claim is told that gets a fresh session under this key. `because`: the reason that was

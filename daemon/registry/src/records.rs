@@ -363,6 +363,9 @@ impl FromIterator<KeeperRecord> for Keepers {
     }
 }
 
+/// A session of a service.
+pub type ServiceSession = (ServiceName, SessionId);
+
 /// A service that a process has leased, or whose keepers still run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceRecord {
@@ -453,6 +456,8 @@ pub struct Snapshot {
     pub ending: Vec<KeeperRecord>,
     /// The services.
     pub services: Vec<ServiceRecord>,
+    /// What their sessions have lost.
+    pub service_losses: Vec<(ServiceSession, LossRecord)>,
     /// The services' sessions that have keepers.
     pub serving: Vec<(SessionId, KeeperRecord)>,
     /// What is known of servers.

@@ -8,14 +8,17 @@ use alloc::vec::Vec;
 
 use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::backends::KeeperName;
-use mcp_sessiond_proto::{BackendName, Epoch, Error, ServiceName, SessionId};
+use mcp_sessiond_proto::{
+    BackendName, Epoch, Error, Loss, LossId, LossRecord, ServiceName, SessionId,
+};
 
 use super::keepers::other_keeper;
 use super::leases::check_lease;
-use super::{Effect, KeeperRecord, Registry, ServiceRecord};
+use super::{Effect, KeeperRecord, Registry, ServiceRecord, ServiceSession};
 
-/// A session of a service.
-pub type ServiceSession = (ServiceName, SessionId);
+/// Losses of all services' sessions that are remembered until they are told. Where more servers die at
+/// once, the clients of the oldest are told without a reason.
+const SERVICE_LOSSES_MAX: usize = 4096;
 
 impl Registry {
     /// Leases a name to a process. Repeating the call for the same process has no further effect.
@@ -180,6 +183,10 @@ impl Registry {
             .filter_map(|keeper| keeper.of.clone())
             .collect();
         for former in &former {
+            let now = backend.cloned();
+            let keeper = self.service_backend(of, Some(former));
+            let keeper = keeper.map(|keeper| (keeper.process, now));
+            self.edited.extend(keeper);
             let told = self.stop_service_backend(of, Some(former));
             debug_assert!(told.is_ok(), "it was found just now");
         }
@@ -217,6 +224,7 @@ impl Registry {
 
     /// A session of a service has ended: its backends end, too.
     pub fn end_service_session(&mut self, of: &ServiceSession) {
+        self.forget_service_losses(|other, _| other == of);
         let Some(keepers) = self.service_keepers.remove(of) else {
             return;
         };
@@ -295,12 +303,21 @@ impl Registry {
     }
 
     /// A process has exited. Returns its record if it was a service's keeper.
-    pub(super) fn service_keeper_exited(&mut self, process: &ProcessId) -> Option<KeeperRecord> {
+    /// `why` its server is lost, by whether the keeper was to end; `edited` if its entry was: what
+    /// the server is called now.
+    pub(super) fn service_keeper_exited(
+        &mut self,
+        process: &ProcessId,
+        why: impl FnOnce(bool) -> Option<Loss>,
+        edited: Option<BackendName>,
+    ) -> Option<KeeperRecord> {
         let of = self.service_kept_by.remove(process)?;
         let keepers = self.service_keepers.get_mut(&of)?;
+        let taken = keepers.take(process)?;
+        let why = why(taken.ending);
         let keeper = KeeperRecord {
             ending: true,
-            ..keepers.take(process)?
+            ..taken
         };
         if keepers.is_empty() {
             self.service_keepers.remove(&of);
@@ -308,8 +325,62 @@ impl Registry {
         self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
         self.service_served
             .insert(*process, (of.clone(), keeper.of.clone()));
+        match (edited, why) {
+            (Some(now), _) => self.note_service_loss(&of, Some(now), Loss::Edited),
+            (None, Some(why)) => self.note_service_loss(&of, keeper.of.clone(), why),
+            (None, None) => {}
+        }
         self.drop_idle_service(&of.0);
         Some(keeper)
+    }
+
+    /// A backend of a service's session is gone. What was lost of it before is told with that.
+    fn note_service_loss(
+        &mut self,
+        of: &ServiceSession,
+        backend: Option<BackendName>,
+        because: Loss,
+    ) {
+        self.forget_service_losses(|other, loss| other == of && loss.of == backend);
+        if self.service_losses.len() >= SERVICE_LOSSES_MAX
+            && let Some((id, _)) = self.service_losses.pop_first()
+        {
+            self.effects.push(Effect::DropServiceLoss(id));
+        }
+        let loss = self.next_loss(backend, because);
+        self.effects
+            .push(Effect::SaveServiceLoss(of.clone(), loss.clone()));
+        self.service_losses.insert(loss.id, (of.clone(), loss));
+    }
+
+    fn forget_service_losses(&mut self, which: impl Fn(&ServiceSession, &LossRecord) -> bool) {
+        let gone = self
+            .service_losses
+            .extract_if(.., |_, (of, loss)| which(of, loss));
+        let gone: Vec<LossId> = gone.map(|(id, _)| id).collect();
+        self.effects
+            .extend(gone.into_iter().map(Effect::DropServiceLoss));
+    }
+
+    /// What services' sessions have lost, and their clients were not told of; the newest last.
+    pub fn service_losses(&self) -> impl Iterator<Item = &(ServiceSession, LossRecord)> {
+        self.service_losses.values()
+    }
+
+    /// The client of a service's session was told of these losses.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest, or another process's.
+    pub fn service_loss_told(
+        &mut self,
+        of: &ServiceSession,
+        epoch: Epoch,
+        process: ProcessId,
+        losses: &[LossId],
+    ) -> Result<(), Error> {
+        self.serves(&of.0, epoch, process)?;
+        self.forget_service_losses(|other, loss| other == of && losses.contains(&loss.id));
+        Ok(())
     }
 
     /// Ends the leases of these processes: the one on `name`, or all of them if there is no `name`.

@@ -512,10 +512,12 @@ impl Engine {
     pub(super) fn end_keeper(&self, state: &State, keeper: &ProcessId) {
         // A keeper that is not watched has exited, and its backend is swept anyway.
         if let Some(keeper) = state.exits.watched(keeper) {
-            let is_kept = state
-                .registry
-                .sessions_with_backend()
-                .any(|(_, kept)| kept.process == keeper.id());
+            let registry = &state.registry;
+            let of_hosts = registry.sessions_with_backend().map(|(_, kept)| kept);
+            let of_services = registry.service_backends().map(|(_, kept)| kept);
+            let is_kept = of_hosts
+                .chain(of_services)
+                .any(|kept| kept.process == keeper.id());
             let is_faulty = state.registry.is_faulty(&keeper.id());
             let (because, why) = if is_faulty.is_some() {
                 (Loss::Hung, "its keeper did not answer")

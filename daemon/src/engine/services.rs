@@ -2,9 +2,11 @@
 
 use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId};
 use mcp_sessiond_proto::backends::{Backend, KeepRequest, Kept};
-use mcp_sessiond_proto::services::{ServeRequest, Served, ServiceLease};
+use mcp_sessiond_proto::services::{
+    ServeRequest, Served, ServiceLease, ServiceLoss, ServiceLossesRequest,
+};
 use mcp_sessiond_proto::time::now_ms;
-use mcp_sessiond_proto::{BackendName, Epoch, Error, ServiceName, SessionId};
+use mcp_sessiond_proto::{BackendName, Epoch, Error, LossId, LossRecord, ServiceName, SessionId};
 use mcp_sessiond_registry::{KeeperRecord, ServiceSession};
 
 use super::Engine;
@@ -158,6 +160,41 @@ impl Engine {
                 keeper => Ok(keeper.map(|keeper| of_service(of, keeper))),
             }
         })
+    }
+
+    /// What sessions of services have lost, and their clients were not told of.
+    pub fn service_losses(&self, request: &ServiceLossesRequest) -> Vec<ServiceLoss> {
+        let ServiceLossesRequest { service, session } = request;
+        self.look(|registry| {
+            let is_meant = |(of, _): &&(ServiceSession, LossRecord)| {
+                service.as_ref().is_none_or(|service| of.0 == *service)
+                    && session.as_ref().is_none_or(|session| of.1 == *session)
+            };
+            let meant = registry.service_losses().filter(is_meant).cloned();
+            meant
+                .map(|((service, session), loss)| ServiceLoss {
+                    service,
+                    session,
+                    loss,
+                })
+                .collect()
+        })
+    }
+
+    /// The client of a service's session was told of what that has lost.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest, or another process's; or when the records can't be
+    /// written.
+    pub async fn service_loss_told(
+        &self,
+        peer: ProcessId,
+        of: &ServiceSession,
+        epoch: Epoch,
+        losses: &[LossId],
+    ) -> Result<(), Error> {
+        self.tell_and_keep(|registry| registry.service_loss_told(of, epoch, peer, losses))
+            .await
     }
 
     /// A session has ended in the storage. If it is a service's, ends its backend.

@@ -30,7 +30,7 @@ use values::{
 use crate::writer::{begin, check, check_format};
 
 /// Grows with every change of the tables. A database of another version is discarded.
-const VERSION: i64 = 14;
+const VERSION: i64 = 15;
 
 /// Why the records of a former boot are discarded.
 pub(super) const REBOOTED: &str = "it is from before the last reboot";
@@ -60,6 +60,7 @@ const TABLES: &str = "
     CREATE TABLE service (
         name TEXT PRIMARY KEY, epoch INTEGER NOT NULL, holder TEXT, since_ms INTEGER NOT NULL
     ) STRICT;
+    CREATE TABLE service_loss (id INTEGER PRIMARY KEY, service TEXT NOT NULL, session TEXT NOT NULL, loss TEXT NOT NULL) STRICT;
     CREATE TABLE server (digest TEXT PRIMARY KEY, discover TEXT NOT NULL, used_ms INTEGER NOT NULL, version TEXT) STRICT;
     CREATE TABLE lost_records (since INTEGER NOT NULL) STRICT;
     CREATE TABLE lost_told (host TEXT NOT NULL, key BLOB NOT NULL, PRIMARY KEY (host, key)) STRICT;";
@@ -276,6 +277,18 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
             ],
         ),
         Effect::DropService(name) => execute("DELETE FROM service WHERE name = ?1", params![name.as_str()]),
+        Effect::SaveServiceLoss((service, session), loss) => execute(
+            "INSERT OR REPLACE INTO service_loss (id, service, session, loss) VALUES (?1, ?2, ?3, ?4)",
+            params![
+                loss.id.0.cast_signed(),
+                service.as_str(),
+                session.as_str(),
+                serde_json::to_string(loss).unwrap_or_default(),
+            ],
+        ),
+        Effect::DropServiceLoss(id) => {
+            execute("DELETE FROM service_loss WHERE id = ?1", params![id.0.cast_signed()])
+        }
         Effect::SaveKeeper(session, keeper) => execute(
             "INSERT OR REPLACE INTO keeper (process, session, name, program, backend, ending, service, backend_name)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
@@ -462,6 +475,15 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
             })
         },
     )?;
+    let service_losses = rows(
+        connection,
+        "SELECT service, session, loss FROM service_loss",
+        |row| {
+            let of = (parsed::<ServiceName>(row, 0)?, parsed::<SessionId>(row, 1)?);
+            let loss = serde_json::from_str(&row.get::<_, String>(2)?);
+            Ok((of, loss.map_err(|_| FromSqlError::InvalidType)?))
+        },
+    )?;
     let servers = rows(
         connection,
         "SELECT digest, discover, used_ms, version FROM server",
@@ -481,6 +503,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
         sessions,
         ending,
         services,
+        service_losses,
         serving,
         servers,
         lost: lost_records(connection)?,

@@ -136,9 +136,21 @@ impl Connection {
     }
 
     pub(super) async fn loss_told(&self, request: LossToldRequest) -> Result<(), Error> {
-        let session = self.own(&request.session).await?;
-        let LossToldRequest { epoch, losses, .. } = request;
-        self.daemon.engine.loss_told(&session, epoch, &losses).await
+        let engine = &self.daemon.engine;
+        let LossToldRequest {
+            session,
+            epoch,
+            service,
+            losses,
+        } = request;
+        if let Some(service) = service {
+            let of = (service, session);
+            return engine
+                .service_loss_told(self.peer.id(), &of, epoch, &losses)
+                .await;
+        }
+        let session = self.own(&session).await?;
+        engine.loss_told(&session, epoch, &losses).await
     }
 
     pub(super) async fn release(&self, request: LeaseRef) -> Result<(), Error> {

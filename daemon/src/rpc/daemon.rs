@@ -9,6 +9,7 @@ use mcp_sessiond_proto::debug::{
     SessionParts, Setting, Stats, SweepRequest, TokenInfo,
 };
 use mcp_sessiond_proto::facts::{Facts, FactsRequest, LearnRequest};
+use mcp_sessiond_proto::services::{ServiceLoss, ServiceLossesRequest};
 
 use crate::connections::Connections;
 use crate::contents::{Contents, SweptSession};
@@ -61,6 +62,13 @@ impl Daemon {
 
     pub(super) async fn list_hosts(&self) -> Vec<HostInfo> {
         self.engine.hosts()
+    }
+
+    pub(super) async fn list_service_losses(
+        &self,
+        request: ServiceLossesRequest,
+    ) -> Vec<ServiceLoss> {
+        self.engine.service_losses(&request)
     }
 
     pub(super) async fn list_sessions(&self, page: Page) -> Vec<SessionInfo> {

@@ -395,6 +395,7 @@ fn the_methods_are_those_of_the_service() {
         LearnFact => "learn_fact",
         About => "about",
         ListHosts => "list_hosts",
+        ListServiceLosses => "list_service_losses",
         ListSessions => "list_sessions",
         ListTokens => "list_tokens",
         ListContents => "list_contents",

@@ -1,11 +1,12 @@
 //! What stands between HTTP and a server.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use mcp_sessiond_client::{Session, SessionId, StreamId};
 use mcp_sessiond_http_session::messages::Id;
+use mcp_sessiond_proto::{LossId, LossRecord};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::refusal::Refusal;
@@ -29,6 +30,49 @@ pub struct ServerLine {
     pub stream: Option<StreamId>,
 }
 
+/// Something is lost that a server of the session had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerLoss {
+    /// What and why, in a sentence for people.
+    pub what: String,
+    /// Its number, where the daemon has it on record until a client was told.
+    pub id: Option<LossId>,
+}
+
+/// What was lost, until somebody takes it to tell the client.
+#[derive(Debug, Clone, Default)]
+pub struct Losses(Arc<std::sync::Mutex<Vec<ServerLoss>>>);
+
+impl Losses {
+    /// Something is lost.
+    pub fn note(&self, loss: ServerLoss) {
+        self.lock().push(loss);
+    }
+
+    /// What the daemon has on record, of the server of this name where it has one.
+    pub fn note_all(&self, records: Vec<LossRecord>) {
+        let told = records.into_iter().map(|record| ServerLoss {
+            what: record.told(),
+            id: Some(record.id),
+        });
+        self.lock().extend(told);
+    }
+
+    /// Whether nothing was.
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// Takes what was lost since the last time.
+    pub fn take(&self) -> Vec<ServerLoss> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<ServerLoss>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The server of one session, which reads and writes lines.
 pub trait Backend: Send + Sync {
     /// Sends it a line, without a newline. Returns when the line is safe: if this process is killed
@@ -49,6 +93,9 @@ pub trait Backend: Send + Sync {
     fn mark(&self, number: u64) -> String {
         format!("{}-{number}", self.incarnation())
     }
+
+    /// What was lost with this server, or with one before it.
+    fn losses(&self) -> &Losses;
 
     /// Ends the server.
     fn end(&self) -> BoxFuture<'_, ()>;
@@ -97,6 +144,9 @@ pub trait Backends: Send + Sync {
     /// # Errors
     /// When another machine has it, or the daemon could not be asked.
     fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>>;
+
+    /// The client of a session was told of these losses.
+    fn told<'a>(&'a self, session: &'a Session, losses: Vec<LossId>) -> BoxFuture<'a, ()>;
 
     /// This session has ended.
     fn forget(&self, _: &SessionId) {}

@@ -25,6 +25,7 @@ use mcp_sessiond_client::{
     Control, Options, Session, SessionError, SessionId, SessionStatus, Start,
 };
 use mcp_sessiond_http_session::messages::Id;
+use mcp_sessiond_proto::LossId;
 use mcp_sessiond_proxy::front::bundle::{self, Server};
 use mcp_sessiond_proxy::server::remote::ResumeStore;
 use mcp_sessiond_proxy::server::service::{self, NotLeased, Service};
@@ -35,7 +36,7 @@ use self::eras::Eras;
 use self::resume_state::{ResumeState, SessionMemory};
 use self::session::BundleBackend;
 use self::source::RunningServer;
-use crate::backend::{Backend, Backends};
+use crate::backend::{Backend, Backends, Losses};
 use crate::keeper_backend::{claim, refused};
 use crate::record;
 use crate::refusal::Refusal;
@@ -239,6 +240,8 @@ impl Common {
         })
         .await?;
         let running = self.attach_running(session, &listing.servers).await?;
+        let losses = Losses::default();
+        losses.note_all(self.service.losses(session.id()).await);
         let (era, memory) = (
             state.era().to_owned(),
             SessionMemory::new(session.clone(), state, self.names.clone()),
@@ -249,7 +252,7 @@ impl Common {
             era,
             Arc::new(memory),
             listing,
-            running,
+            (running, losses),
         );
         if let Some(handshake) = handshake {
             bundled.go_on(&handshake).await;
@@ -268,6 +271,10 @@ impl Backends for Bundles {
 
     fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>> {
         claim(&self.0.service, session).boxed()
+    }
+
+    fn told<'a>(&'a self, session: &'a Session, losses: Vec<LossId>) -> BoxFuture<'a, ()> {
+        self.0.service.losses_told(session.id(), losses).boxed()
     }
 
     fn stop_all(&self) -> BoxFuture<'_, Vec<SessionId>> {

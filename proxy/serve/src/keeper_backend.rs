@@ -8,12 +8,13 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mcp_sessiond_client::{Session, SessionId};
 use mcp_sessiond_http_session::messages::Id;
+use mcp_sessiond_proto::LossId;
 use mcp_sessiond_proxy::program::Program;
 use mcp_sessiond_proxy::server::service::{
     self, Command, Gone, NoBackend, NotLeased, Options, Service,
 };
 
-use crate::backend::{Backend, Backends, Ended, ServerLine};
+use crate::backend::{Backend, Backends, Ended, Losses, ServerLine};
 use crate::refusal::{Refusal, no_server};
 use crate::settings::Settings;
 
@@ -59,10 +60,13 @@ impl Backends for Keepers {
         async move {
             let backend = self.service.backend(session.id(), &self.command).await;
             let backend = backend.map_err(refused)?;
+            let losses = Losses::default();
+            losses.note_all(self.service.losses(session.id()).await);
             let incarnation = format!("{}-{:x}", backend.keeper(), backend.incarnation());
             let backend: Arc<dyn Backend> = Arc::new(KeeperBackend {
                 backend,
                 incarnation,
+                losses,
             });
             Ok(backend)
         }
@@ -71,6 +75,10 @@ impl Backends for Keepers {
 
     fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>> {
         claim(&self.service, session).boxed()
+    }
+
+    fn told<'a>(&'a self, session: &'a Session, losses: Vec<LossId>) -> BoxFuture<'a, ()> {
+        self.service.losses_told(session.id(), losses).boxed()
     }
 
     fn stop_all(&self) -> BoxFuture<'_, Vec<SessionId>> {
@@ -95,6 +103,7 @@ pub(crate) fn refused(error: NoBackend) -> Refusal {
 struct KeeperBackend {
     backend: service::Backend,
     incarnation: String,
+    losses: Losses,
 }
 
 impl Backend for KeeperBackend {
@@ -124,6 +133,10 @@ impl Backend for KeeperBackend {
             Ok(calls.into_iter().map(|id| id.to_string().into()).collect())
         }
         .boxed()
+    }
+
+    fn losses(&self) -> &Losses {
+        &self.losses
     }
 
     fn end(&self) -> BoxFuture<'_, ()> {

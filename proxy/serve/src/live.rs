@@ -4,6 +4,7 @@
 mod calls;
 mod delivery;
 pub(crate) mod handshake;
+mod losses;
 mod restore;
 pub mod tail;
 
@@ -27,6 +28,7 @@ use crate::settings::Settings;
 
 pub use self::handshake::Beginning;
 pub(crate) use self::handshake::within_hold;
+use self::losses::Telling;
 
 /// The key of the session's state under which the last event is noted that a reader of the
 /// standalone stream was sent: its position and its id.
@@ -113,8 +115,8 @@ struct State {
     is_storing_delivered: bool,
     /// How often its server was started again.
     restarts: u32,
-    /// What the client's log is told with its next call.
-    untold: Option<Json>,
+    /// What was lost, and whether the client was told.
+    telling: Telling,
     /// Whether standard error says already that there is no room for events.
     has_warned: bool,
     /// Why readers get no more events once it has ended.
@@ -159,7 +161,7 @@ impl Live {
             readers: HashMap::new(),
             is_storing_delivered: false,
             restarts: 0,
-            untold: None,
+            telling: Telling::default(),
             has_warned: false,
             end: ReaderEnd::Ended,
         };
@@ -228,6 +230,7 @@ impl Live {
         state.forget_gone_readers(self.now());
         if !state.readers.contains_key(stream) {
             state.session.reader_gone(stream, self.now());
+            state.telling.left(stream);
         }
     }
 
@@ -511,6 +514,7 @@ impl State {
     /// A stream has ended.
     fn finish(&mut self, stream: &StreamId, now: Duration) {
         self.session.finished(stream, now);
+        self.telling.finished(stream);
         if let Some(reader) = self.readers.remove(stream) {
             reader.end(ReaderEnd::Ended);
         }

@@ -17,6 +17,7 @@ use mcp_sessiond_client::{
 };
 use mcp_sessiond_http_session::messages::Id;
 use mcp_sessiond_jsonrpc::id_prefix::parts;
+use mcp_sessiond_proto::LossId;
 use mcp_sessiond_proxy::server::remote::ResumeStore;
 use mcp_sessiond_proxy::server::service::{self, NotLeased, Service};
 use mcp_sessiond_upstream::{
@@ -26,7 +27,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::backend::{Backend, Backends, Ended, ServerLine};
+use crate::backend::{Backend, Backends, Ended, Losses, ServerLine, ServerLoss};
 use crate::keeper_backend::claim;
 use crate::refusal::{Refusal, no_server};
 use crate::settings::Settings;
@@ -84,7 +85,8 @@ impl Upstreams {
     async fn connect(&self, session: &Session) -> Result<Upstream, Refusal> {
         // The name is leased again, too, if the daemon has lost its records.
         claim(&self.service, session).await?;
-        let state = InSession::of(session, self.stores.clone());
+        let losses = Losses::default();
+        let state = InSession::of(session, self.stores.clone(), losses.clone());
         let kept = state.store.read().await?;
         let connected = connect(self.remote.clone(), Some(&kept), Arc::new(state), Ids::Same);
         let (connection, messages) = connected.await.map_err(no_server)?;
@@ -95,6 +97,7 @@ impl Upstreams {
         Ok(Upstream {
             connection,
             messages: Mutex::new(messages),
+            losses,
         })
     }
 }
@@ -131,6 +134,11 @@ impl Backends for Upstreams {
     fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>> {
         claim(&self.service, session).boxed()
     }
+
+    /// The daemon knows of no loss elsewhere.
+    fn told<'a>(&'a self, _: &'a Session, _: Vec<LossId>) -> BoxFuture<'a, ()> {
+        std::future::ready(()).boxed()
+    }
 }
 
 /// One session with the server.
@@ -138,6 +146,7 @@ impl Backends for Upstreams {
 struct Upstream {
     connection: Connection,
     messages: Mutex<mpsc::Receiver<ServerMessage>>,
+    losses: Losses,
 }
 
 impl Backend for Upstream {
@@ -177,6 +186,10 @@ impl Backend for Upstream {
         std::future::ready(Ok(self.connection.open_calls().to_vec())).boxed()
     }
 
+    fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
     fn end(&self) -> BoxFuture<'_, ()> {
         async {
             self.connection.close();
@@ -203,13 +216,15 @@ impl Backend for Upstream {
 struct InSession {
     store: ResumeStore,
     session: SessionId,
+    losses: Losses,
 }
 
 impl InSession {
-    fn of(session: &Session, control: Control) -> Self {
+    fn of(session: &Session, control: Control, losses: Losses) -> Self {
         Self {
             store: ResumeStore::of(control, session.reference(), "upstream", |what| warn(what)),
             session: session.id().clone(),
+            losses,
         }
     }
 
@@ -246,7 +261,13 @@ impl SaveState for InSession {
     }
 
     fn tell(&self, news: News) {
-        warn(format_args!("session {}: {news}", self.session));
+        if news == News::Resumed {
+            return warn(format_args!("session {}: {news}", self.session));
+        }
+        self.losses.note(ServerLoss {
+            what: news.to_string(),
+            id: None,
+        });
     }
 }
 

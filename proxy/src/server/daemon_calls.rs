@@ -120,6 +120,7 @@ pub(super) fn loss_told(options: Options, lease: LeaseRef, loss: LossId) {
     let request = LossToldRequest {
         session: lease.session,
         epoch: lease.epoch,
+        service: None,
         losses: vec![loss],
     };
     let control = Control::new(options.timeout(RELEASE_WAIT));

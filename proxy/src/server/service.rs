@@ -24,8 +24,11 @@ use mcp_sessiond_client::{Control, Options as ControlOptions, SessionError, Star
 use mcp_sessiond_process::executable;
 use mcp_sessiond_proto::backends::{StopReason, StopRequest};
 use mcp_sessiond_proto::debug::Page;
-use mcp_sessiond_proto::services::{FindRequest, ServeRequest, ServiceLease};
-use mcp_sessiond_proto::{BackendName, Epoch, Error, KeeperName, ServiceName, SessionId, paths};
+use mcp_sessiond_proto::services::{FindRequest, ServeRequest, ServiceLease, ServiceLossesRequest};
+use mcp_sessiond_proto::types::LossToldRequest;
+use mcp_sessiond_proto::{
+    BackendName, Epoch, Error, KeeperName, LossId, LossRecord, ServiceName, SessionId, paths,
+};
 
 pub use backend::Backend;
 pub use link::{Gone, Message};
@@ -311,6 +314,37 @@ impl Service {
         });
         futures::future::join_all(stopping).await;
         sessions.into_iter().collect()
+    }
+
+    /// What a session of this service has lost, and its client was not told of. Empty also where the
+    /// daemon does not say.
+    pub async fn losses(&self, session: &SessionId) -> Vec<LossRecord> {
+        let request = ServiceLossesRequest {
+            service: Some(self.0.name.clone()),
+            session: Some(session.clone()),
+        };
+        let listed = self.0.control.call(|connection, context| {
+            let request = request.clone();
+            async move { Ok(Ok(connection.list_service_losses(context, request).await?)) }
+        });
+        let listed = listed.await.unwrap_or_default();
+        listed.into_iter().map(|listed| listed.loss).collect()
+    }
+
+    /// The client of a session of this service was told of these losses. If the daemon can't be told,
+    /// it is told once more by the next process that serves the session.
+    pub async fn losses_told(&self, session: &SessionId, losses: Vec<LossId>) {
+        let request = LossToldRequest {
+            session: session.clone(),
+            epoch: self.epoch(),
+            service: Some(self.0.name.clone()),
+            losses,
+        };
+        let told = self.0.control.call(|connection, context| {
+            let request = request.clone();
+            async move { connection.loss_told(context, request).await }
+        });
+        drop(told.await);
     }
 
     /// Attaches to a keeper. One that can't answer is waited for; the daemon ends one that hangs.

@@ -13,7 +13,7 @@ use crate::world;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// Three servers that do what tests ask of them, behind one `serve`.
-fn serving(configuration: &str) -> (World, Daemon, Serve) {
+pub(super) fn serving(configuration: &str) -> (World, Daemon, Serve) {
     let world = world(configuration);
     let daemon = world.daemon();
     write_down(&world, &NAMES.map(|name| (name, able(&world))));
@@ -34,7 +34,7 @@ fn listed(client: &mut HttpClient) -> Vec<String> {
 }
 
 /// By which names a tool that all of them have is called at each.
-fn of_each(client: &mut HttpClient, tool: &str) -> [String; 3] {
+pub(super) fn of_each(client: &mut HttpClient, tool: &str) -> [String; 3] {
     let listed = listed(client);
     NAMES.map(|name| {
         let prefixed = format!("{name}_{tool}");

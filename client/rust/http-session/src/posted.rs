@@ -47,6 +47,8 @@ pub struct Posted {
     pub kind: PostedKind,
     /// The message, as one line.
     pub line: Bytes,
+    /// Whether it calls a tool, so that a model reads the answer.
+    pub calls_tool: bool,
 }
 
 /// The kinds of messages of a client.
@@ -134,11 +136,13 @@ pub fn read_post(body: &Bytes) -> Result<(Vec<Posted>, bool), Malformed> {
                     "`_meta` or `progressToken` is there twice".into(),
                 ),
                 line: Bytes::new(),
+                calls_tool: false,
             }),
             (None, _) => posted_one(&message).ok_or_else(unreadable),
             (Some(value), Kind::Request { id, .. }) => Ok(Posted {
                 kind: PostedKind::NotJson((*id).into(), value.to_string()),
                 line: Bytes::new(),
+                calls_tool: false,
             }),
             (Some(value), _) => Err(Malformed::unreadable(value.to_string())),
         },
@@ -182,5 +186,6 @@ fn posted_one(message: &Message<'_>) -> Option<Posted> {
     Some(Posted {
         kind,
         line: one_line(message.whole().sent()?).into(),
+        calls_tool: matches!(&message.kind, Kind::Request { method, .. } if method == "tools/call"),
     })
 }

@@ -153,7 +153,7 @@ impl HttpSession {
     /// A client has posted a message that wants no answer. The server of this incarnation does not
     /// get it if it is about a request of a former server, or about a call that is not open.
     pub fn posted(&mut self, message: &Posted, incarnation: &str) -> Vec<Effect> {
-        let Posted { kind, line } = message;
+        let Posted { kind, line, .. } = message;
         let (mut effects, own) = (Vec::new(), |own: Id| answering(line, &own));
         let line = match kind {
             PostedKind::Answer(id) => self.answered(incarnation, id).map(own),

@@ -19,7 +19,8 @@ use mcp_sessiond_proto::frame::Budget;
 use mcp_sessiond_proto::hello::{Answer, FRAME_MAX, Hello};
 use mcp_sessiond_proto::service::Sessiond as Service;
 use mcp_sessiond_proto::services::{
-    FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceSecret,
+    FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceLoss,
+    ServiceLossesRequest, ServiceSecret,
 };
 use mcp_sessiond_proto::sessions::{
     CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, ResetRequest,
@@ -452,6 +453,9 @@ impl Service for Daemon {
         unreachable!("not asked")
     }
     async fn about(self, _: Context) -> About {
+        unreachable!("not asked")
+    }
+    async fn list_service_losses(self, _: Context, _: ServiceLossesRequest) -> Vec<ServiceLoss> {
         unreachable!("not asked")
     }
     async fn list_hosts(self, _: Context) -> Vec<HostInfo> {

@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 
 use mcp_sessiond_proto::backends::KeeperName;
-use mcp_sessiond_proto::{BackendName, ServiceName, SessionId};
+use mcp_sessiond_proto::{BackendName, Loss, LossId, ServiceName, SessionId};
 use proptest::prelude::*;
 
 use super::*;
-use crate::services::ServiceSession;
 
 fn web() -> ServiceName {
     "web".parse().expect("a name")
@@ -143,6 +142,67 @@ fn a_keeper_lets_only_the_services_leaseholder_attach() {
         .service_backend(&of, None)
         .and_then(|keeper| keeper.backend);
     assert_eq!(known, Some(process(60)));
+}
+
+#[test]
+fn what_a_session_has_lost_is_on_record_with_its_reason_until_it_was_told() {
+    let mut bench = Bench::new();
+    bench.serve(1).expect("it is free");
+    let of = session(1);
+    let lost = |bench: &Bench| -> Vec<Loss> {
+        let losses = bench.registry.service_losses();
+        losses.map(|(_, loss)| loss.because).collect()
+    };
+    let keep = |bench: &mut Bench, pid| {
+        let kept = bench
+            .registry
+            .keep_service_backend(&of, Epoch(1), keeper(pid));
+        kept.expect("it serves");
+    };
+    let exit = |bench: &mut Bench, pid| {
+        bench.exit(&[pid]);
+        bench.registry.swept(&process(pid));
+    };
+    keep(&mut bench, 50);
+    exit(&mut bench, 50);
+    assert_eq!(lost(&bench), [Loss::Killed]);
+    keep(&mut bench, 51);
+    let ends =
+        bench
+            .registry
+            .backend_ending(&of.1, KeeperName(51), process(51), Some(Loss::Lingered));
+    assert_eq!(ends, Ok(()));
+    exit(&mut bench, 51);
+    assert_eq!(lost(&bench), [Loss::Lingered], "the latest one");
+    keep(&mut bench, 52);
+    let hung = bench.registry.end_faulty(&of.1, KeeperName(52), true);
+    assert_eq!(hung, Ok(()));
+    exit(&mut bench, 52);
+    assert_eq!(lost(&bench), [Loss::Hung]);
+    keep(&mut bench, 53);
+    let stopped = bench.registry.stop_service_backend(&of, None);
+    assert_eq!(stopped, Ok(()));
+    exit(&mut bench, 53);
+    assert_eq!(lost(&bench), [Loss::Stopped]);
+    let ids: Vec<LossId> = bench
+        .registry
+        .service_losses()
+        .map(|(_, loss)| loss.id)
+        .collect();
+    let told = |bench: &mut Bench, of: &ServiceSession, by| {
+        bench
+            .registry
+            .service_loss_told(of, Epoch(1), process(by), &ids)
+    };
+    told(&mut bench, &of, 2).expect_err("another process");
+    assert_eq!(told(&mut bench, &session(2), 1), Ok(()));
+    assert_eq!(lost(&bench).len(), 1, "another session's");
+    assert_eq!(told(&mut bench, &of, 1), Ok(()));
+    assert_eq!(lost(&bench), []);
+    keep(&mut bench, 54);
+    exit(&mut bench, 54);
+    bench.registry.end_service_session(&of);
+    assert_eq!(lost(&bench), [], "the session has ended");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use mcp_sessiond_proto::facts::{Discover, ServerDigest};
 use mcp_sessiond_proto::{BackendName, Json, LossId, LossRecord};
-use mcp_sessiond_registry::ServerRecord;
+use mcp_sessiond_registry::{ServerRecord, ServiceSession};
 
 use super::*;
 
@@ -299,6 +299,28 @@ fn service() -> impl Strategy<Value = ServiceRecord> {
         })
 }
 
+fn service_loss() -> impl Strategy<Value = (ServiceSession, LossRecord)> {
+    let of = option::of(select(vec!["files", "the web"]));
+    (
+        service(),
+        id(),
+        0..4_u64,
+        any::<u64>(),
+        of,
+        select(Loss::ALL.to_vec()),
+    )
+        .prop_map(|(service, session, id, at_ms, of, because)| {
+            let of = of.map(|of| of.parse().expect("a name"));
+            let loss = LossRecord {
+                id: LossId(id),
+                at_ms,
+                of,
+                because,
+            };
+            ((service.name, session), loss)
+        })
+}
+
 fn server() -> impl Strategy<Value = ServerRecord> {
     let error = Json::new(r#"{"code":-32601,"message":"no 'such'"}"#).expect("JSON");
     let discover = vec![
@@ -331,6 +353,8 @@ pub(super) fn effect() -> impl Strategy<Value = Effect> {
         keeper().prop_map(|(_, keeper)| Effect::DropKeeper(keeper.process)),
         service().prop_map(Effect::SaveService),
         service().prop_map(|service| Effect::DropService(service.name)),
+        service_loss().prop_map(|(of, loss)| Effect::SaveServiceLoss(of, loss)),
+        service_loss().prop_map(|(_, loss)| Effect::DropServiceLoss(loss.id)),
         server().prop_map(Effect::SaveServer),
         server().prop_map(|server| Effect::DropServer(server.server)),
     ]

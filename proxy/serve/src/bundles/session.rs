@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 use super::source::{InheritedCalls, KeeperSource, Links, RunningServer};
 use super::{Common, Listing};
-use crate::backend::{Backend, Ended, ServerLine};
+use crate::backend::{Backend, Ended, Losses, ServerLine};
 use crate::stderr::warn;
 
 /// The id of the `initialize` that a former process had sent, and that the bundle of this one gets
@@ -47,6 +47,7 @@ pub(super) struct BundleBackend {
     number: AtomicU64,
     bundle: Arc<OnceLock<Arc<Backends>>>,
     links: Arc<Links>,
+    losses: Losses,
     /// The calls that a former process has sent.
     inherited: Vec<Id>,
     continues: AtomicBool,
@@ -56,14 +57,14 @@ pub(super) struct BundleBackend {
 
 impl BundleBackend {
     /// A bundle of these servers, which begins when it is sent `initialize`. `found` are those that
-    /// run.
+    /// run, and what was lost of others.
     pub(super) fn new(
         common: Arc<Common>,
         session: Session,
         era: String,
         memory: Arc<dyn BundleStore>,
         listing: Arc<Listing>,
-        found: HashMap<String, RunningServer<Vec<Id>>>,
+        (found, losses): (HashMap<String, RunningServer<Vec<Id>>>, Losses),
     ) -> Arc<Self> {
         let (out, spoken) = mpsc::channel(WAITING);
         let inherited = found
@@ -82,6 +83,7 @@ impl BundleBackend {
         let (id, of) = (session.id().clone(), session.reference());
         let sources = {
             let (common, links, found) = (common.clone(), links.clone(), Mutex::new(found));
+            let losses = losses.clone();
             let of = of.clone();
             let users = StoreUsers::default();
             move |servers: &[Server]| {
@@ -96,6 +98,7 @@ impl BundleBackend {
                         store: users.share(store),
                         common: common.clone(),
                         links: links.clone(),
+                        losses: losses.clone(),
                     })
                 };
                 servers.iter().map(source).collect::<Vec<_>>()
@@ -141,6 +144,7 @@ impl BundleBackend {
             number: AtomicU64::new(0),
             bundle,
             links,
+            losses,
             inherited,
             continues: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
@@ -241,6 +245,10 @@ impl Backend for BundleBackend {
 
     fn open_calls(&self) -> BoxFuture<'_, Result<Vec<Id>, Ended>> {
         std::future::ready(Ok(self.inherited.clone())).boxed()
+    }
+
+    fn losses(&self) -> &Losses {
+        &self.losses
     }
 
     fn end(&self) -> BoxFuture<'_, ()> {

@@ -26,6 +26,7 @@ use tokio::time::timeout;
 
 use super::Common;
 use super::confirm_order::{ConfirmOrder, Unconfirmed};
+use crate::backend::Losses;
 
 /// A server of the list, for one session.
 pub(super) struct KeeperSource {
@@ -36,6 +37,8 @@ pub(super) struct KeeperSource {
     pub(super) common: Arc<Common>,
     /// The connections of the session.
     pub(super) links: Arc<Links>,
+    /// What was lost of it before.
+    pub(super) losses: Losses,
     /// It runs already.
     pub(super) found: Mutex<Option<RunningServer<InheritedCalls>>>,
 }
@@ -315,8 +318,16 @@ impl Source for KeeperSource {
             };
             // A task of its own: if nobody waits for it any more, what was started is ended.
             let (give, given) = oneshot::channel();
+            let losses = self.losses.clone();
             tokio::spawn(async move {
                 let started = service.backend_of(&session, Some(&name), &command).await;
+                if started.is_ok() {
+                    let lost = service.losses(&session).await.into_iter();
+                    losses.note_all(
+                        lost.filter(|lost| lost.of.as_ref() == Some(&name))
+                            .collect(),
+                    );
+                }
                 if let Err(Ok(backend)) = give.send(started) {
                     backend.end().await;
                 }

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use mcp_sessiond_client::{
     Appended, Cursor, Error, Json, RequestId, SessionError, Stream, StreamId,
 };
-use mcp_sessiond_http_session::keep::{Message, Use};
 use mcp_sessiond_http_session::messages::{Id, to_server};
 use mcp_sessiond_http_session::origin::{origin, stream_name};
 use mcp_sessiond_http_session::posted::{Calls, Posted};
@@ -54,6 +53,7 @@ impl Live {
         is_batch: bool,
     ) -> Result<Tail, Refusal> {
         self.state().session.used(self.now());
+        let calls_tool = messages.iter().any(|posted| posted.calls_tool);
         let Calls { calls, lines, rest } = Calls::of(messages).map_err(malformed)?;
         if !rest.is_empty() {
             self.post(rest).await?;
@@ -76,23 +76,15 @@ impl Live {
             let sending = self.sending.read().await;
             match self.opened(&stream, server.incarnation()) {
                 Ok(Some(reading)) => {
-                    let untold = self.state().untold.take();
-                    if let Some(untold) = &untold {
-                        // Before its answer.
-                        self.keep(Message {
-                            nth: 0,
-                            stream: stream.clone(),
-                            what: Use::Plain,
-                            message: untold.clone(),
-                        })
-                        .await;
+                    if calls_tool {
+                        self.state().telling.called(stream.clone());
                     }
                     if self.send(&*server, &stream, &calls, &lines).await {
                         return Ok(self.tail(stream, &primed, reading));
                     }
                     let mut state = self.state();
                     state.session.not_opened(&stream);
-                    state.untold = state.untold.take().or(untold);
+                    state.telling.finished(&stream);
                 }
                 // The server has ended meanwhile.
                 Ok(None) => {}

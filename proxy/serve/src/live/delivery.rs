@@ -46,6 +46,7 @@ impl Live {
     }
 
     async fn on_line(&self, backend: &dyn Backend, line: ServerLine) {
+        self.note_losses(backend);
         let ServerLine {
             number,
             line,
@@ -112,6 +113,9 @@ impl Live {
         let keep = Keep::new(message, what, false);
         let ends = keep.ends();
         let to = self.session.stream(stream.clone());
+        if ends {
+            self.tell_losses(&stream).await;
+        }
         let stored = self.append(&to, request, keep).await;
         match stored {
             _ if !ends => {}
@@ -121,7 +125,7 @@ impl Live {
         stored
     }
 
-    async fn append(&self, to: &Stream, request: RequestId, mut keep: Keep) -> Stored {
+    pub(super) async fn append(&self, to: &Stream, request: RequestId, mut keep: Keep) -> Stored {
         loop {
             let messages = vec![Some(keep.message().clone())];
             let appended = match keep.ends() {

@@ -8,18 +8,16 @@ use mcp_sessiond_client::{
     Binding, Caller, CreateOptions, Lifetimes, OnMismatch, Session, SessionError, SessionId,
 };
 use mcp_sessiond_http_session::handshake::Handshake;
-use mcp_sessiond_http_session::substitute::log_message;
 use mcp_sessiond_jsonrpc::answers;
 use serde_json::value::RawValue;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::{Live, Shared};
-use crate::backend::{Backend, ServerLine};
+use crate::backend::{Backend, ServerLine, ServerLoss};
 use crate::first_answer::FirstAnswer;
 use crate::record;
 use crate::refusal::{Refusal, daemon_away};
-use crate::stderr::warn;
 
 /// How long a server may take to answer `initialize`: `npx` and `uvx` download some first.
 pub(crate) const HANDSHAKE_WAIT: Duration = Duration::from_secs(120);
@@ -111,7 +109,7 @@ impl Live {
     async fn ready(&self, backend: &dyn Backend) -> Result<EarlyLines, Refusal> {
         let mut early = Vec::new();
         if !backend.continues() {
-            self.note_loss();
+            self.note_fresh(backend);
             let (handshaken, lines) = initialize(backend, &self.handshake.initialize).await?;
             early = lines;
             if let FirstAnswer::Error(_) = handshaken {
@@ -130,15 +128,15 @@ impl Live {
         Ok(early)
     }
 
-    /// The session had a server, and gets a fresh one. Its client is told with its next call, where
-    /// servers of it write to its log.
-    fn note_loss(&self) {
-        let what = "the server of this session, or the process that kept it, has ended; this is a fresh server, and what the previous one had in memory is lost";
-        warn(format_args!("session {}: {what}", self.session.id()));
-        let mut state = self.state();
-        state.restarts += 1;
-        if self.handshake.logs() {
-            state.untold = Some(log_message(what));
+    /// The session had a server, and gets a fresh one. Its client is told why.
+    fn note_fresh(&self, backend: &dyn Backend) {
+        self.state().restarts += 1;
+        if backend.losses().is_empty() {
+            let what = "this server begins afresh: the previous one, or the process that kept it, has ended";
+            backend.losses().note(ServerLoss {
+                what: what.to_owned(),
+                id: None,
+            });
         }
     }
 

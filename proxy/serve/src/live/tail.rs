@@ -30,6 +30,8 @@ pub struct Tail {
     behind: bool,
     waiting: VecDeque<Part>,
     over: bool,
+    /// Whether the stream has ended, and everything of it was sent.
+    has_ended: bool,
 }
 
 /// The client has gone: from now on the session may be unused.
@@ -56,6 +58,7 @@ impl Tail {
             behind: false,
             waiting: VecDeque::new(),
             over: false,
+            has_ended: false,
         }
     }
 
@@ -93,6 +96,9 @@ impl Tail {
                 return Some(text.into());
             }
             if self.over {
+                if self.has_ended {
+                    self.live.heard(self.reader.stream());
+                }
                 return None;
             }
             if self.behind {
@@ -119,6 +125,7 @@ impl Tail {
         };
         self.behind = page.more;
         let (parts, has_ended) = self.reader.page(page);
+        self.has_ended = has_ended;
         self.over = has_ended || (!self.behind && self.reading.is_none());
         for part in parts {
             if let Some((_, event)) = &part.event {
@@ -151,7 +158,10 @@ impl Tail {
                     self.push(event(None, &notice));
                     self.over = true;
                 }
-                (None, _) => self.over = true,
+                (None, end) => {
+                    self.over = true;
+                    self.has_ended = end == Some(&ReaderEnd::Ended);
+                }
             },
             () = sleep(keep_alive) => self.push(COMMENT),
         }

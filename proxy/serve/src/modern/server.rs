@@ -11,6 +11,7 @@ use bytes::Bytes;
 use mcp_sessiond_client::{RequestId, Session, SessionId};
 use mcp_sessiond_http_session::messages::to_server;
 use mcp_sessiond_jsonrpc::{answers, code};
+use mcp_sessiond_proto::LossId;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -18,11 +19,12 @@ use tokio::time::{Instant, sleep};
 use super::open_requests::{Cancelled, Effects, Key, Messages, OpenRequests, RequestKind};
 use super::params::Tools;
 use super::usage::{Entry, Usage};
-use crate::backend::{Backend, Ended, ServerLine, Slot};
+use crate::backend::{Backend, Ended, ServerLine, ServerLoss, Slot};
 use crate::live::handshake::EarlyLines;
 use crate::live::{Shared, terminate};
 use crate::refusal::Refusal;
 use crate::send_budget::SendBudget;
+use crate::stderr::warn;
 
 /// How long a server may say something of a request that was cancelled.
 const CANCEL_WAIT: Duration = Duration::from_secs(60);
@@ -254,6 +256,7 @@ impl Server {
     }
 
     fn on_line(self: &Arc<Self>, backend: &Arc<dyn Backend>, line: &ServerLine) {
+        self.hear_losses(backend);
         let effects = {
             let mut state = self.state();
             let State { open, tools, .. } = &mut *state;
@@ -264,6 +267,19 @@ impl Server {
             return;
         }
         tokio::spawn(self.clone().apply(backend.clone(), effects));
+    }
+
+    /// Says what was lost before this server. Clients of this era are told in the log alone.
+    fn hear_losses(self: &Arc<Self>, backend: &Arc<dyn Backend>) {
+        let losses = backend.losses().take();
+        for ServerLoss { what, .. } in &losses {
+            warn(format_args!("session {}: {what}", self.session.id()));
+        }
+        let told: Vec<LossId> = losses.into_iter().filter_map(|loss| loss.id).collect();
+        if !told.is_empty() {
+            let server = self.clone();
+            tokio::spawn(async move { server.shared.backends.told(&server.session, told).await });
+        }
     }
 
     async fn apply(self: Arc<Self>, backend: Arc<dyn Backend>, effects: Effects) {

@@ -222,11 +222,11 @@ impl Keeper {
         let loss = match why {
             End::Lingered if self.closed.is_some() => Some(Loss::Abandoned),
             End::Lingered => Some(Loss::Lingered),
-            End::Signal => Some(Loss::Stopped),
+            End::Signal | End::SessionEnded => Some(Loss::Stopped),
             // Its host has ended it.
             End::FrontLeft => self.rule.resume.loss().filter(|_| self.relay.is_used()),
             End::Dropped => self.relay.is_used().then_some(Loss::Edited),
-            End::SessionEnded | End::HostGone | End::SocketGone => return None,
+            End::HostGone | End::SocketGone => return None,
         };
         Some(loss)
     }

@@ -62,6 +62,7 @@ impl Keeper {
         let request = LossToldRequest {
             session: self.context.session.clone(),
             epoch: self.last.0,
+            service: None,
             losses,
         };
         self.notify_daemon(move |connection, context| {
