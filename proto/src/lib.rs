@@ -51,7 +51,7 @@ pub use backends::KeeperName;
 pub use error::{CODES, Error, MEMORY};
 pub use json::Json;
 pub use lock::Lock;
-pub use losses::{Loss, LossId, LossRecord};
+pub use losses::{Loss, LossId, LossRecord, begins_afresh};
 pub use names::{BackendName, InputKey, RequestId, ServiceName, StateKey, StreamId, TaskId};
 pub use token::Token;
 pub use types::{

@@ -71,6 +71,12 @@ pub enum Loss {
     ClosedEarlier,
 }
 
+/// A server takes the place of one that was lost, and why that was, in words that follow a colon.
+#[must_use]
+pub fn begins_afresh(why: &str) -> String {
+    format!("this server begins afresh, and what the previous one had in memory is lost: {why}")
+}
+
 impl LossRecord {
     /// What a host or a client is told of it, in a sentence.
     #[must_use]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mcp_sessiond_client::{Loss, Outcome};
 use mcp_sessiond_process::PinnedProcess;
 use mcp_sessiond_proto::paths;
-use mcp_sessiond_proto::{LossId, LossRecord};
+use mcp_sessiond_proto::{LossId, LossRecord, begins_afresh};
 
 use crate::frames::FrameSender;
 use crate::stderr::{NamedStderr, Stderr, sentence};
@@ -93,9 +93,7 @@ pub(crate) fn print_ended(stderr: &NamedStderr, ended: &[String], sender: Arc<Fr
         1 => "the previous one has ended".to_owned(),
         all => format!("the {all} previous ones have ended"),
     };
-    let what = format!(
-        "this server begins afresh, and what the previous one had in memory is lost: {former} ({last})"
-    );
+    let what = begins_afresh(&format!("{former} ({last})"));
     let ends = ended.len() as u64;
     stderr.print_then(&what, move || sender.heard(ends));
 }

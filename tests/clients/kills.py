@@ -1,6 +1,7 @@
 """Processes are killed, between calls and during them, and each fresh server in the ledger has to be named by a line that its host reads."""
 
 import asyncio
+import json
 import os
 import random
 import re
@@ -10,7 +11,7 @@ import time
 
 from harness import start_of
 from ledgers.connections import Call, Http, Stdio, discover
-from ledgers.world import ENTRIES, OF_HOST, ROWS, World
+from ledgers.world import ENTRIES, OF_HOST, OVER_HTTP, ROWS, World
 
 # What is killed by each kind of fault, where it is that simple. `front` is `serve` over HTTP.
 KILLS = {
@@ -25,7 +26,8 @@ KILLS = {
 OTHERS = ["stop", "close", "leave", "probe", "claim", "hang", "records", "edit", "restart", "halt", "sockets"]
 # `serve` has no front that claims; a shared server has another host, and nobody edits it.
 KINDS = {entry: [*KILLS, *OTHERS] for entry in ENTRIES} | {
-    "serve": [*KILLS, "stop", "close", "hang", "records"], "shared": [*KILLS, "stop", "close", "leave", "probe", "claim", "hang", "records"]}
+    entry: [*KILLS, "stop", "close", "hang", "records"] for entry in OVER_HTTP} | {
+    "shared": [*KILLS, "stop", "close", "leave", "probe", "claim", "hang", "records"]}
 # Those by which a host leaves in an orderly way, and those that may end a server that nobody has killed.
 CLOSES = ["close", "leave"]
 MAY_END = {"edit": re.compile(r"edited|has changed|differs|was changed|another command"), "sockets": re.compile(r"afresh|fresh|socket|hang|reach"),
@@ -45,21 +47,21 @@ CONFIRMED = 0.2
 RULE, OF_RULE = re.compile(r"--resume|conversation|closed|begins afresh"), re.compile(r"--resume")
 # Seconds from a close in which the host reconnects for sure, and after which it surely does not.
 AGAIN, LEFT = 0.7, 1.3
-LOSS = re.compile(r"the server has ended \(|begins afresh|the keeper of the server had ended|has ended; this is a fresh server")
+LOSS = re.compile(r"the server has ended \(|begins afresh|the keeper of the server had ended")
 # The standard error of the other host, and what its calls were refused with.
 OTHER = ["other.err", "other-refusals"]
 RESUMED = "resumed the server that has been running"
 # What names each cause.
 REASONS = {
-    "server": re.compile(r"signal: 9|SIGKILL|server exited while no host was connected|server of this session, or the process that kept it"),
-    "keeper": re.compile(r"keeper of the server had ended|process that kept the previous server (was killed|has ended)|server of this session, or the process that kept it"),
+    "server": re.compile(r"signal: 9|SIGKILL|server exited while no host was connected|previous one, or the process that kept it"),
+    "keeper": re.compile(r"keeper of the server had ended|process that kept the previous server (was killed|has ended)|previous one, or the process that kept it"),
 }
 
 
 def loss(line):
     """What a line tells: of which server of a bundle, if it says so, how many losses, and the line."""
     several = re.search(r"the (\d+) former ones", line)
-    of = re.match(r"mcp-sessiond: (?:the server has ended \()?(a|b): ", line)
+    of = re.match(r"(?:mcp-sessiond(?: serve)?: )?(?:session \S+: )?(?:the server has ended \()?(a|b): ", line)
     return of and of[1], (int(several[1]) if several else 1) if LOSS.search(line) else 0, line
 
 
@@ -114,7 +116,7 @@ class Campaign:
         self.log = open(self.world.root / "faults.log", "w")
         self.note(self.title, self.world.temper)
         try:
-            if self.entry == "serve":
+            if self.entry in OVER_HTTP:
                 await self.world.start_serve()
             for self.conversation in self.world.conversations:
                 await self.connect()
@@ -140,7 +142,7 @@ class Campaign:
         self.fronts += 1
         errors = self.world.root / f"{'front' if reads else 'probe'}-{self.fronts}.err"
         self.places[errors.name] = self.conversation
-        if self.entry == "serve":
+        if self.entry in OVER_HTTP:
             return Http(self.world, self.bad, errors)
         names = {"KILLS_CONVERSATION": self.conversation} if self.conversation else {}
         return Stdio(self.world, self.bad, errors, environment=names)
@@ -208,6 +210,8 @@ class Campaign:
         else:
             await self.kill(victims, name)
         gate.touch()
+        if self.entry in OVER_HTTP and victims == ["keeper"] and self.when == "between":
+            await self.on_record(name)
         if "front" in victims:
             await self.come_back(kind)
         if call:
@@ -228,7 +232,7 @@ class Campaign:
         world, pids = self.world, []
         for victim in self.chance.sample(victims, len(victims)):
             pid = {"server": world.server, "keeper": world.keeper}[victim](name) if victim in ("server", "keeper") else (
-                await world.daemon() if victim == "daemon" else world.serve.pid if self.entry == "serve" else self.host.process.pid)
+                await world.daemon() if victim == "daemon" else world.serve.pid if self.entry in OVER_HTTP else self.host.process.pid)
             if pid is None:
                 self.bad("lost", f"there is no {victim} of {name}")
             else:
@@ -237,6 +241,15 @@ class Campaign:
             world.serves.clear()
         await world.kill(pids)
         self.note("killed", victims, pids)
+
+    async def on_record(self, name):
+        """The loss of this server is on record until its client was told."""
+        end = time.monotonic() + LINE
+        while time.monotonic() < end:
+            lost = json.loads((await self.world.say("status", "--json"))[1])["lost"]
+            if any(loss["because"] == "killed" and (loss["of"] or name).partition("#")[0] == name[0] for loss in lost):
+                return
+        self.bad("silent", f"`status` does not know that {name} is lost: {lost}")
 
     async def cut(self):
         """The front is killed, and the host comes back."""
@@ -251,7 +264,7 @@ class Campaign:
         waking = asyncio.get_running_loop().call_later(seconds, os.kill, pid, signal.SIGCONT)
         self.note("the daemon hangs for", f"{seconds:.2f}", "s")
         try:
-            if self.entry == "serve":
+            if self.entry in OVER_HTTP:
                 await self.done(self.host.begin(self.call("a")))
             else:
                 await self.cut()
@@ -269,7 +282,7 @@ class Campaign:
         for path in world.run.glob("sessions.db*"):
             path.unlink(missing_ok=True)
         await world.kill([await world.daemon()])
-        if self.entry != "serve":
+        if self.entry not in OVER_HTTP:
             await self.cut()
 
     async def end(self, name, gate):
@@ -300,7 +313,7 @@ class Campaign:
 
     async def come_back(self, kind):
         """The host connects again, on a new process."""
-        if self.entry == "serve":
+        if self.entry in OVER_HTTP:
             await self.world.serve.wait()
             await asyncio.sleep(self.chance.random() * 0.05)
             return await self.world.start_serve()
@@ -334,7 +347,7 @@ class Campaign:
         if not await self.host.close():
             self.bad("hung", "the front has not ended with its input")
         gate.touch()
-        if self.entry == "serve":
+        if self.entry in OVER_HTTP:
             # The next session is another one.
             self.judged = {name: len(self.world.starts(name)) + 1 for name in self.world.names}
         await asyncio.sleep(seconds)
@@ -343,7 +356,7 @@ class Campaign:
     async def stop(self, name):
         """The keeper is stopped for a while, in which the host may also come back."""
         pid, seconds = self.world.keeper(name), 0.3 + self.chance.random() * 1.2
-        comes_back = self.was_cut = self.entry != "serve" and self.chance.random() < 0.5
+        comes_back = self.was_cut = self.entry not in OVER_HTTP and self.chance.random() < 0.5
         if pid is None:
             return self.bad("lost", f"there is no keeper of {name}")
         os.kill(pid, signal.SIGSTOP)
@@ -489,13 +502,13 @@ class Campaign:
             self.bad("lost", f"{name} was killed, and there is no other one")
         if told and fresh and len(self.world.tools) > 1 and not any(of == name[0] for of, _, _ in told):
             self.bad("unnamed", f"of {self.world.names} {name} is a fresh server, and the lines are {lines}")
-        if fresh and self.entry == "serve":
+        if fresh and self.entry in OVER_HTTP:
             in_stream = any(loss(line)[1] for line in self.unread()["notifications"])
             self.note("told in the stream:", in_stream)
-            self.remark("serve: a loss told in the stream" if in_stream else "serve: a loss told in the log alone")
+            self.remark(f"{self.entry}: a loss told in {'the stream' if in_stream else 'the log alone'}")
         if any("or the process that kept it" in line for _, _, line in told):
             self.remark("a line that leaves open whether server or keeper has ended")
-        if len(told) > max(fresh, 1) and self.entry != "serve":
+        if len(told) > max(fresh, 1) and self.entry not in OVER_HTTP:
             self.remark(f"{self.entry}: a loss told more than once")
         if self.kind in ("claim", "probe") or not self.fresh(name):
             # There the one that came first has started the server.
@@ -518,7 +531,7 @@ class Campaign:
         if call.text is None and not may_fail:
             self.bad("lost", f"{call.key} under way: {call.error}")
         # A session that has ended refuses what comes after its end.
-        is_over = self.kind == "close" and self.entry == "serve"
+        is_over = self.kind == "close" and self.entry in OVER_HTTP
         if call.error and call.outcome not in ("unknown", "not_sent") and not is_over:
             self.bad("wrong", f"{call.key}: {call.error}")
 

@@ -1,12 +1,14 @@
 //! What stands between HTTP and a server.
 
+use std::fmt;
 use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use mcp_sessiond_client::{Session, SessionId, StreamId};
 use mcp_sessiond_http_session::messages::Id;
-use mcp_sessiond_proto::{LossId, LossRecord};
+use mcp_sessiond_proto::{LossId, LossRecord, begins_afresh};
+use mcp_sessiond_proxy::server::service::{self, Service};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::refusal::Refusal;
@@ -31,12 +33,60 @@ pub struct ServerLine {
 }
 
 /// Something is lost that a server of the session had.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct ServerLoss {
     /// What and why, in a sentence for people.
     pub what: String,
-    /// Its number, where the daemon has it on record until a client was told.
+    /// Its number, where the daemon has it on record.
     pub id: Option<LossId>,
+    /// Called once the client was told: whoever has it on record forgets it.
+    pub heard: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for ServerLoss {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "ServerLoss({:?}, {})", self.id, self.what)
+    }
+}
+
+impl ServerLoss {
+    /// One that is on no record.
+    pub fn unrecorded(what: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            id: None,
+            heard: Arc::new(|| {}),
+        }
+    }
+
+    /// The server has ended, and its keeper has started it again. `of`: its name in a list.
+    pub fn ended(of: Option<&str>, why: &str, backend: &Arc<service::Backend>) -> Self {
+        let told = begins_afresh(&format!("the previous server has ended ({why})"));
+        // It is let go of when another one takes its place.
+        let backend = Arc::downgrade(backend);
+        Self {
+            what: of.map_or_else(|| told.clone(), |of| format!("{of}: {told}")),
+            id: None,
+            heard: Arc::new(move || {
+                if let Some(backend) = backend.upgrade() {
+                    backend.heard();
+                }
+            }),
+        }
+    }
+
+    /// One that the daemon has on record for a session of this service.
+    pub fn recorded(record: &LossRecord, service: &Service, session: &SessionId) -> Self {
+        let (id, service, session) = (record.id, service.clone(), session.clone());
+        Self {
+            what: record.told(),
+            id: Some(id),
+            heard: Arc::new(move || {
+                let (service, session) = (service.clone(), session.clone());
+                tokio::spawn(async move { service.losses_told(&session, vec![id]).await });
+            }),
+        }
+    }
 }
 
 /// What was lost, until somebody takes it to tell the client.
@@ -47,20 +97,6 @@ impl Losses {
     /// Something is lost.
     pub fn note(&self, loss: ServerLoss) {
         self.lock().push(loss);
-    }
-
-    /// What the daemon has on record, of the server of this name where it has one.
-    pub fn note_all(&self, records: Vec<LossRecord>) {
-        let told = records.into_iter().map(|record| ServerLoss {
-            what: record.told(),
-            id: Some(record.id),
-        });
-        self.lock().extend(told);
-    }
-
-    /// Whether nothing was.
-    pub fn is_empty(&self) -> bool {
-        self.lock().is_empty()
     }
 
     /// Takes what was lost since the last time.
@@ -94,8 +130,8 @@ pub trait Backend: Send + Sync {
         format!("{}-{number}", self.incarnation())
     }
 
-    /// What was lost with this server, or with one before it.
-    fn losses(&self) -> &Losses;
+    /// Takes what was lost with this server, or with one before it, since the last time.
+    fn losses(&self) -> Vec<ServerLoss>;
 
     /// Ends the server.
     fn end(&self) -> BoxFuture<'_, ()>;
@@ -144,9 +180,6 @@ pub trait Backends: Send + Sync {
     /// # Errors
     /// When another machine has it, or the daemon could not be asked.
     fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>>;
-
-    /// The client of a session was told of these losses.
-    fn told<'a>(&'a self, session: &'a Session, losses: Vec<LossId>) -> BoxFuture<'a, ()>;
 
     /// This session has ended.
     fn forget(&self, _: &SessionId) {}

@@ -25,7 +25,6 @@ use mcp_sessiond_client::{
     Control, Options, Session, SessionError, SessionId, SessionStatus, Start,
 };
 use mcp_sessiond_http_session::messages::Id;
-use mcp_sessiond_proto::LossId;
 use mcp_sessiond_proxy::front::bundle::{self, Server};
 use mcp_sessiond_proxy::server::remote::ResumeStore;
 use mcp_sessiond_proxy::server::service::{self, NotLeased, Service};
@@ -36,7 +35,7 @@ use self::eras::Eras;
 use self::resume_state::{ResumeState, SessionMemory};
 use self::session::BundleBackend;
 use self::source::RunningServer;
-use crate::backend::{Backend, Backends, Losses};
+use crate::backend::{Backend, Backends, Losses, ServerLoss};
 use crate::keeper_backend::{claim, refused};
 use crate::record;
 use crate::refusal::Refusal;
@@ -241,7 +240,9 @@ impl Common {
         .await?;
         let running = self.attach_running(session, &listing.servers).await?;
         let losses = Losses::default();
-        losses.note_all(self.service.losses(session.id()).await);
+        for record in self.service.losses(session.id()).await {
+            losses.note(ServerLoss::recorded(&record, &self.service, session.id()));
+        }
         let (era, memory) = (
             state.era().to_owned(),
             SessionMemory::new(session.clone(), state, self.names.clone()),
@@ -271,10 +272,6 @@ impl Backends for Bundles {
 
     fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>> {
         claim(&self.0.service, session).boxed()
-    }
-
-    fn told<'a>(&'a self, session: &'a Session, losses: Vec<LossId>) -> BoxFuture<'a, ()> {
-        self.0.service.losses_told(session.id(), losses).boxed()
     }
 
     fn stop_all(&self) -> BoxFuture<'_, Vec<SessionId>> {

@@ -8,13 +8,12 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mcp_sessiond_client::{Session, SessionId};
 use mcp_sessiond_http_session::messages::Id;
-use mcp_sessiond_proto::LossId;
 use mcp_sessiond_proxy::program::Program;
 use mcp_sessiond_proxy::server::service::{
     self, Command, Gone, NoBackend, NotLeased, Options, Service,
 };
 
-use crate::backend::{Backend, Backends, Ended, Losses, ServerLine};
+use crate::backend::{Backend, Backends, Ended, Losses, ServerLine, ServerLoss};
 use crate::refusal::{Refusal, no_server};
 use crate::settings::Settings;
 
@@ -61,7 +60,10 @@ impl Backends for Keepers {
             let backend = self.service.backend(session.id(), &self.command).await;
             let backend = backend.map_err(refused)?;
             let losses = Losses::default();
-            losses.note_all(self.service.losses(session.id()).await);
+            for record in self.service.losses(session.id()).await {
+                losses.note(ServerLoss::recorded(&record, &self.service, session.id()));
+            }
+            let backend = Arc::new(backend);
             let incarnation = format!("{}-{:x}", backend.keeper(), backend.incarnation());
             let backend: Arc<dyn Backend> = Arc::new(KeeperBackend {
                 backend,
@@ -75,10 +77,6 @@ impl Backends for Keepers {
 
     fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>> {
         claim(&self.service, session).boxed()
-    }
-
-    fn told<'a>(&'a self, session: &'a Session, losses: Vec<LossId>) -> BoxFuture<'a, ()> {
-        self.service.losses_told(session.id(), losses).boxed()
     }
 
     fn stop_all(&self) -> BoxFuture<'_, Vec<SessionId>> {
@@ -101,7 +99,7 @@ pub(crate) fn refused(error: NoBackend) -> Refusal {
 
 #[derive(Debug)]
 struct KeeperBackend {
-    backend: service::Backend,
+    backend: Arc<service::Backend>,
     incarnation: String,
     losses: Losses,
 }
@@ -135,8 +133,11 @@ impl Backend for KeeperBackend {
         .boxed()
     }
 
-    fn losses(&self) -> &Losses {
-        &self.losses
+    fn losses(&self) -> Vec<ServerLoss> {
+        let mut losses = self.losses.take();
+        let ends = self.backend.ends().into_iter();
+        losses.extend(ends.map(|why| ServerLoss::ended(None, &why, &self.backend)));
+        losses
     }
 
     fn end(&self) -> BoxFuture<'_, ()> {

@@ -17,7 +17,6 @@ use mcp_sessiond_client::{
 };
 use mcp_sessiond_http_session::messages::Id;
 use mcp_sessiond_jsonrpc::id_prefix::parts;
-use mcp_sessiond_proto::LossId;
 use mcp_sessiond_proxy::server::remote::ResumeStore;
 use mcp_sessiond_proxy::server::service::{self, NotLeased, Service};
 use mcp_sessiond_upstream::{
@@ -134,11 +133,6 @@ impl Backends for Upstreams {
     fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>> {
         claim(&self.service, session).boxed()
     }
-
-    /// The daemon knows of no loss elsewhere.
-    fn told<'a>(&'a self, _: &'a Session, _: Vec<LossId>) -> BoxFuture<'a, ()> {
-        std::future::ready(()).boxed()
-    }
 }
 
 /// One session with the server.
@@ -186,8 +180,8 @@ impl Backend for Upstream {
         std::future::ready(Ok(self.connection.open_calls().to_vec())).boxed()
     }
 
-    fn losses(&self) -> &Losses {
-        &self.losses
+    fn losses(&self) -> Vec<ServerLoss> {
+        self.losses.take()
     }
 
     fn end(&self) -> BoxFuture<'_, ()> {
@@ -264,10 +258,7 @@ impl SaveState for InSession {
         if news == News::Resumed {
             return warn(format_args!("session {}: {news}", self.session));
         }
-        self.losses.note(ServerLoss {
-            what: news.to_string(),
-            id: None,
-        });
+        self.losses.note(ServerLoss::unrecorded(news.to_string()));
     }
 }
 

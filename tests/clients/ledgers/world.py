@@ -12,7 +12,9 @@ from pathlib import Path
 from harness import PROGRAM, PYTHON, kill_marked, processes, start_of
 
 HERE = Path(__file__).resolve().parent
-ENTRIES = ["wrap", "name", "at", "all", "lazy", "shared", "serve"]
+ENTRIES = ["wrap", "name", "at", "all", "lazy", "shared", "serve", "serve-all"]
+# Those that one server, or a list, is reached by over HTTP.
+OVER_HTTP = ["serve", "serve-all"]
 # Those whose servers belong to the host, and go on as its row says.
 OF_HOST = ["wrap", "at", "all", "lazy"]
 # What the host's row says: nothing ends a server; a variable names the conversation, of which there are two; there is no row.
@@ -46,7 +48,7 @@ class World:
         shutil.copy(HERE / "server.py", self.program)
         # The conversations that live at once, as they end a server's name; "" where the host names none.
         self.conversations = ["1", "2"] if row == "conversation" and entry in OF_HOST else [""]
-        self.tools = ["a", "b"] if entry == "all" else ["a"]
+        self.tools = ["a", "b"] if entry in ("all", "serve-all") else ["a"]
         self.names = [tool + conversation for conversation in self.conversations for tool in self.tools]
         self.edits = 0
         self.write_entries()
@@ -159,7 +161,7 @@ class World:
 
     async def start_serve(self):
         """Starts `serve`, and waits until it listens."""
-        command = [str(PROGRAM), "serve", "--listen", f"127.0.0.1:{self.port}", "--name", "kills", "--", *self._server("a")]
+        command = [str(PROGRAM), "serve", "--listen", f"127.0.0.1:{self.port}", "--name", "kills", *(["--all"] if self.entry == "serve-all" else ["--", *self._server("a")])]
         for _ in range(50):
             with open(self.root / "serve.err", "ab") as errors:
                 self.serve = await asyncio.create_subprocess_exec(

@@ -305,6 +305,7 @@ impl Relay {
             resumed,
             initialized,
             waiting: numbered.lines.len(),
+            ended: self.losses.untold(),
             ..Attached::default()
         }
     }

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use mcp_sessiond_jsonrpc::answers;
 use mcp_sessiond_jsonrpc::message::Kind;
 use mcp_sessiond_proto::backends::ENDED_MAX;
+use mcp_sessiond_proto::begins_afresh;
 
 use super::{Effect, Purpose, Relay};
 use crate::Millis;
@@ -213,7 +214,7 @@ impl Relay {
     /// A front has told its host of so many ends of backends, the oldest first. Nobody reads what
     /// was told to a host that only probes.
     pub fn ends_told(&mut self, told: usize) {
-        if self.front.as_ref().is_some_and(|front| !front.tried) {
+        if self.numbered.is_none() && self.front.as_ref().is_some_and(|front| !front.tried) {
             return;
         }
         let ended = &mut self.losses.ended;
@@ -269,18 +270,17 @@ impl Relay {
         }
     }
 
-    /// The host's log is told why this is another backend, once, where backends write to it.
+    /// The host's log is told why this is another backend, once, where backends write to it. A front that
+    /// continues another one tells its clients itself.
     pub(super) fn announce_loss(&mut self) {
         let Some(why) = self.losses.unannounced.take() else {
             return;
         };
-        if self.handshake.told.logs && self.front.as_ref().is_some_and(|front| front.ready) {
+        if self.numbered.is_none()
+            && self.handshake.told.logs
+            && self.front.as_ref().is_some_and(|front| front.ready)
+        {
             self.tell_front(answers::log("warning", &begins_afresh(&why)).into());
         }
     }
-}
-
-/// A server takes the place of one that was lost, and why that was.
-fn begins_afresh(why: &str) -> String {
-    format!("this server begins afresh, and what the previous one had in memory is lost: {why}")
 }

@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 use super::source::{InheritedCalls, KeeperSource, Links, RunningServer};
 use super::{Common, Listing};
-use crate::backend::{Backend, Ended, Losses, ServerLine};
+use crate::backend::{Backend, Ended, Losses, ServerLine, ServerLoss};
 use crate::stderr::warn;
 
 /// The id of the `initialize` that a former process had sent, and that the bundle of this one gets
@@ -247,8 +247,8 @@ impl Backend for BundleBackend {
         std::future::ready(Ok(self.inherited.clone())).boxed()
     }
 
-    fn losses(&self) -> &Losses {
-        &self.losses
+    fn losses(&self) -> Vec<ServerLoss> {
+        self.losses.take()
     }
 
     fn end(&self) -> BoxFuture<'_, ()> {

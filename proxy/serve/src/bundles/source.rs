@@ -19,14 +19,14 @@ use mcp_sessiond_proxy::front::bundle::{Launch, Server};
 use mcp_sessiond_proxy::id_prefix::with_id_prefix;
 use mcp_sessiond_proxy::server::connector::connect_unkept;
 use mcp_sessiond_proxy::server::remote::ResumeStore;
-use mcp_sessiond_proxy::server::service::{Backend, Command, NoBackend, Running};
+use mcp_sessiond_proxy::server::service::{Backend, Command, Message, NoBackend, Running};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::Common;
 use super::confirm_order::{ConfirmOrder, Unconfirmed};
-use crate::backend::Losses;
+use crate::backend::{Losses, ServerLoss};
 
 /// A server of the list, for one session.
 pub(super) struct KeeperSource {
@@ -253,7 +253,12 @@ impl KeeperSource {
         let (out, from) = mpsc::channel(WAITING);
         let link = self.link(Some(backend.clone()), &to);
         tokio::spawn(write(link, backend.clone(), wanted));
-        tokio::spawn(read(backend.clone(), out, self.common.clone(), inherited));
+        let server = MemberLosses {
+            name: self.server.name.clone(),
+            backend: backend.clone(),
+            losses: self.losses.clone(),
+        };
+        tokio::spawn(read(server, out, self.common.clone(), inherited));
         let end = End::new(|| {
             Box::pin(async move {
                 backend.end().await;
@@ -322,11 +327,10 @@ impl Source for KeeperSource {
             tokio::spawn(async move {
                 let started = service.backend_of(&session, Some(&name), &command).await;
                 if started.is_ok() {
-                    let lost = service.losses(&session).await.into_iter();
-                    losses.note_all(
-                        lost.filter(|lost| lost.of.as_ref() == Some(&name))
-                            .collect(),
-                    );
+                    let lost = service.losses(&session).await;
+                    for record in lost.iter().filter(|lost| lost.of.as_ref() == Some(&name)) {
+                        losses.note(ServerLoss::recorded(record, &service, &session));
+                    }
                 }
                 if let Err(Ok(backend)) = give.send(started) {
                     backend.end().await;
@@ -386,15 +390,34 @@ async fn pass(link: Arc<Link>, mut wanted: mpsc::Receiver<Bytes>, input: mpsc::S
     }
 }
 
+/// A server, and where its losses are noted.
+struct MemberLosses {
+    name: String,
+    backend: Arc<Backend>,
+    losses: Losses,
+}
+
+impl MemberLosses {
+    /// What it says next, once what was lost before that is noted.
+    async fn next(&self) -> Option<Message> {
+        let said = self.backend.next().await;
+        for why in self.backend.ends() {
+            let loss = ServerLoss::ended(Some(&self.name), &why, &self.backend);
+            self.losses.note(loss);
+        }
+        said
+    }
+}
+
 /// Carries lines of the server to the bundle. When it is gone, the calls that a former process has
 /// sent it are answered, after all that it has said.
 async fn read(
-    backend: Arc<Backend>,
+    server: MemberLosses,
     out: mpsc::Sender<TrackedLine>,
     common: Arc<Common>,
     inherited: InheritedCalls,
 ) {
-    forward_lines(&backend, &out, &common).await;
+    forward_lines(&server, &out, &common).await;
     for call in inherited.0 {
         // Dropped if nobody takes it here.
         let line = call.line();
@@ -403,12 +426,13 @@ async fn read(
     }
 }
 
-async fn forward_lines(backend: &Arc<Backend>, out: &mpsc::Sender<TrackedLine>, common: &Common) {
+async fn forward_lines(server: &MemberLosses, out: &mpsc::Sender<TrackedLine>, common: &Common) {
+    let backend = &server.backend;
     let incarnation = incarnation(backend);
     let mut order: Option<Arc<ConfirmOrder>> = None;
     loop {
         let message = tokio::select! {
-            message = backend.next() => message,
+            message = server.next() => message,
             () = out.closed() => return,
         };
         let Some(message) = message else { return };

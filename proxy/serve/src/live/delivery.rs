@@ -46,7 +46,7 @@ impl Live {
     }
 
     async fn on_line(&self, backend: &dyn Backend, line: ServerLine) {
-        self.note_losses(backend);
+        self.note_losses(backend.losses());
         let ServerLine {
             number,
             line,

@@ -9,6 +9,7 @@ use mcp_sessiond_client::{
 };
 use mcp_sessiond_http_session::handshake::Handshake;
 use mcp_sessiond_jsonrpc::answers;
+use mcp_sessiond_proto::begins_afresh;
 use serde_json::value::RawValue;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
@@ -131,13 +132,12 @@ impl Live {
     /// The session had a server, and gets a fresh one. Its client is told why.
     fn note_fresh(&self, backend: &dyn Backend) {
         self.state().restarts += 1;
-        if backend.losses().is_empty() {
-            let what = "this server begins afresh: the previous one, or the process that kept it, has ended";
-            backend.losses().note(ServerLoss {
-                what: what.to_owned(),
-                id: None,
-            });
+        let mut losses = backend.losses();
+        if losses.is_empty() {
+            let why = "the previous one, or the process that kept it, has ended";
+            losses.push(ServerLoss::unrecorded(begins_afresh(why)));
         }
+        self.note_losses(losses);
     }
 
     /// Attaches to the session's server, or starts one, so that a client that only listens hears

@@ -7,10 +7,9 @@ use std::collections::HashSet;
 use mcp_sessiond_client::{RequestId, StreamId};
 use mcp_sessiond_http_session::keep::{Keep, Use};
 use mcp_sessiond_http_session::substitute::log_message;
-use mcp_sessiond_proto::LossId;
 
 use super::Live;
-use crate::backend::{Backend, ServerLoss};
+use crate::backend::ServerLoss;
 use crate::stderr::warn;
 
 /// Losses of one session.
@@ -64,18 +63,16 @@ impl Telling {
     }
 
     /// A stream was read to its end. Returns what its reader was told of.
-    fn heard(&mut self, stream: &StreamId) -> Vec<LossId> {
+    fn heard(&mut self, stream: &StreamId) -> Vec<ServerLoss> {
         let told = self.told.extract_if(.., |(of, _)| of == stream);
-        told.flat_map(|(_, losses)| losses)
-            .filter_map(|loss| loss.id)
-            .collect()
+        told.flat_map(|(_, losses)| losses).collect()
     }
 }
 
 impl Live {
     /// Takes up what was lost with a server.
-    pub(super) fn note_losses(&self, backend: &dyn Backend) {
-        for loss in backend.losses().take() {
+    pub(super) fn note_losses(&self, losses: Vec<ServerLoss>) {
+        for loss in losses {
             let what = loss.what.clone();
             if self.state().telling.note(loss) {
                 warn(format_args!("session {}: {what}", self.id()));
@@ -102,22 +99,20 @@ impl Live {
     /// The client has read a stream to its end.
     pub(super) fn heard(&self, stream: &StreamId) {
         let losses = self.state().telling.heard(stream);
-        if losses.is_empty() {
-            return;
-        }
-        let (shared, session) = (self.shared.clone(), self.session.clone());
-        tokio::spawn(async move { shared.backends.told(&session, losses).await });
+        losses.iter().for_each(|loss| (loss.heard)());
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use mcp_sessiond_proto::LossId;
+
     use super::*;
 
     fn loss(id: Option<u64>, what: &str) -> ServerLoss {
         ServerLoss {
-            what: what.to_owned(),
             id: id.map(LossId),
+            ..ServerLoss::unrecorded(what)
         }
     }
 
@@ -136,7 +131,8 @@ mod tests {
         telling.left(&one);
         telling.called(two.clone());
         assert_eq!(telling.take(&two), ["a", "b"], "it was read by nobody");
-        assert_eq!(telling.heard(&two), [LossId(7)]);
+        let heard = telling.heard(&two).into_iter();
+        assert_eq!(heard.map(|loss| loss.what).collect::<Vec<_>>(), ["a", "b"]);
         telling.left(&two);
         assert_eq!(telling.take(&two), [""; 0]);
     }

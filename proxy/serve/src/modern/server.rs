@@ -11,7 +11,6 @@ use bytes::Bytes;
 use mcp_sessiond_client::{RequestId, Session, SessionId};
 use mcp_sessiond_http_session::messages::to_server;
 use mcp_sessiond_jsonrpc::{answers, code};
-use mcp_sessiond_proto::LossId;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -256,7 +255,7 @@ impl Server {
     }
 
     fn on_line(self: &Arc<Self>, backend: &Arc<dyn Backend>, line: &ServerLine) {
-        self.hear_losses(backend);
+        self.hear_losses(&**backend);
         let effects = {
             let mut state = self.state();
             let State { open, tools, .. } = &mut *state;
@@ -270,15 +269,10 @@ impl Server {
     }
 
     /// Says what was lost before this server. Clients of this era are told in the log alone.
-    fn hear_losses(self: &Arc<Self>, backend: &Arc<dyn Backend>) {
-        let losses = backend.losses().take();
-        for ServerLoss { what, .. } in &losses {
+    fn hear_losses(&self, backend: &dyn Backend) {
+        for ServerLoss { what, heard, .. } in backend.losses() {
             warn(format_args!("session {}: {what}", self.session.id()));
-        }
-        let told: Vec<LossId> = losses.into_iter().filter_map(|loss| loss.id).collect();
-        if !told.is_empty() {
-            let server = self.clone();
-            tokio::spawn(async move { server.shared.backends.told(&server.session, told).await });
+            heard();
         }
     }
 

@@ -74,6 +74,11 @@ impl Keeper {
                 let known = known.unwrap_or_default();
                 front.put(Kind::Calls, 0, format!("[{}]", known.join(",")));
             }
+            Kind::Heard => {
+                let before = front.ends_told();
+                front.note(&said);
+                self.relay.ends_told(front.ends_told() - before);
+            }
             Kind::End => return Some(End::SessionEnded),
             // The front breaks the protocol.
             _ => self.detach(),

@@ -1,5 +1,6 @@
 //! The backend of a session, as the process that serves the session sees it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::link::{Gone, Input, Link, Message};
+use super::link::{Ends, Gone, Input, Link, Message};
 
 /// How long a keeper may take to end: longer than the longest `backends.stop_wait_ms`, which is a
 /// minute.
@@ -25,6 +26,7 @@ pub struct Backend {
     inputs: mpsc::UnboundedSender<Input>,
     messages: Mutex<mpsc::UnboundedReceiver<Message>>,
     gone: watch::Receiver<()>,
+    ends: Arc<Ends>,
     keeper: KeeperName,
     incarnation: u64,
     is_initialized: bool,
@@ -36,6 +38,7 @@ impl Backend {
         let (inputs, received) = mpsc::unbounded_channel();
         let (sender, messages) = mpsc::unbounded_channel();
         let (is_gone, gone) = watch::channel(());
+        let ends = link.ends();
         tokio::spawn(link.run(received, sender, is_gone));
         let Attached {
             incarnation,
@@ -46,6 +49,7 @@ impl Backend {
             inputs,
             messages: Mutex::new(messages),
             gone,
+            ends,
             keeper,
             incarnation,
             is_initialized,
@@ -78,6 +82,17 @@ impl Backend {
     /// Confirms all lines up to this number: the keeper drops them and does not send them again.
     pub fn confirm(&self, number: u64) {
         let _ = self.inputs.send(Input::Confirm(number));
+    }
+
+    /// Why the server has ended, each time since the last call of this, for people, as far as no client
+    /// was told. The keeper starts it again. What was said before an end comes before it.
+    pub fn ends(&self) -> Vec<String> {
+        self.ends.take()
+    }
+
+    /// A client was told of one more of these ends, the oldest first.
+    pub fn heard(&self) {
+        let _ = self.inputs.send(Input::Heard);
     }
 
     /// The ids of the calls that the keeper has accepted, from this process or a former one, and

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -61,6 +62,8 @@ pub(super) enum Input {
     Send(Bytes, Acknowledge),
     /// The lines up to this number are confirmed.
     Confirm(u64),
+    /// A client was told of one more end of the server, the oldest first.
+    Heard,
     /// List the calls that you know.
     Calls(oneshot::Sender<Vec<Value>>),
     /// End.
@@ -99,7 +102,13 @@ pub(super) struct Link {
     /// The newest line that the caller has confirmed, and the newest that it was given.
     confirmed: u64,
     handed_on: u64,
-    ends: bool,
+    /// The ends of the server.
+    ends: Arc<Ends>,
+    /// Ends that the keeper has told on this connection and the former ones and that clients were not
+    /// told of; those of which they were on this connection.
+    unheard: u64,
+    heard: u64,
+    is_ending: bool,
     /// Frames to write, and their numbers, which go before messages.
     lane: VecDeque<(Kind, u64)>,
     /// Where the backend's standard error goes.
@@ -111,6 +120,21 @@ struct Connection {
     reader: Frames,
     writer: SocketWriter,
     pending: PendingFrames,
+}
+
+/// Why the server has ended, each time, for people: what the caller has not taken.
+#[derive(Debug, Default)]
+pub(super) struct Ends(Mutex<Vec<String>>);
+
+impl Ends {
+    fn lock(&self) -> MutexGuard<'_, Vec<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what came since the last time.
+    pub(super) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.lock())
+    }
 }
 
 /// What happened.
@@ -144,7 +168,7 @@ impl Link {
     ) -> Result<(Self, Attached), DialError> {
         let (connection, attached) = Connection::open(&address, silence, until).await?;
         let stderr = service.0.stderr.of_server(address.name.as_deref());
-        let link = Self {
+        let mut link = Self {
             address,
             service,
             incarnation: attached.incarnation,
@@ -156,11 +180,29 @@ impl Link {
             calls: VecDeque::new(),
             confirmed: 0,
             handed_on: 0,
-            ends: false,
+            ends: Arc::default(),
+            unheard: 0,
+            heard: 0,
+            is_ending: false,
             lane: VecDeque::new(),
             stderr,
         };
+        link.note_ends(&attached.ended);
         Ok((link, attached))
+    }
+
+    /// The ends of the server of which clients are to be told.
+    pub(super) fn ends(&self) -> Arc<Ends> {
+        self.ends.clone()
+    }
+
+    /// On a new connection the keeper repeats what it has not heard that clients were told.
+    fn note_ends(&mut self, ended: &[String]) {
+        let known = usize::try_from(self.unheard).unwrap_or(usize::MAX);
+        let new = ended.get(known..).unwrap_or_default();
+        self.ends.lock().extend_from_slice(new);
+        self.unheard = ended.len() as u64;
+        self.heard = 0;
     }
 
     /// Carries lines until the keeper is gone, or the caller has dropped the backend. Drops
@@ -288,7 +330,12 @@ impl Link {
     fn note_stderr(&mut self, kind: Kind, text: &[u8]) -> bool {
         match kind {
             Kind::Stderr => self.stderr.push(text),
-            Kind::Loss => self.stderr.tell_loss(&String::from_utf8_lossy(text), || {}),
+            Kind::Loss => {
+                let why = String::from_utf8_lossy(text).into_owned();
+                self.stderr.tell_loss(&why, || {});
+                self.unheard += 1;
+                self.ends.lock().push(why);
+            }
             _ => return false,
         }
         true
@@ -312,12 +359,18 @@ impl Link {
                     self.lane.push_back((Kind::Confirm, number));
                 }
             }
+            Input::Heard => {
+                self.unheard = self.unheard.saturating_sub(1);
+                self.heard += 1;
+                self.lane.retain(|(kind, _)| *kind != Kind::Heard);
+                self.lane.push_back((Kind::Heard, self.heard));
+            }
             Input::Calls(told) => {
                 self.calls.push_back(told);
                 self.lane.push_back((Kind::Calls, 0));
             }
             Input::End => {
-                self.ends = true;
+                self.is_ending = true;
                 self.lane.push_back((Kind::End, 0));
             }
         }
@@ -371,6 +424,7 @@ impl Link {
                 Ok((connection, attached)) => {
                     self.connection = connection;
                     self.note_taken(attached.taken);
+                    self.note_ends(&attached.ended);
                     // The keeper says up to which line it has taken them: it has not taken this
                     // one.
                     (self.is_sent, self.is_written) = (false, false);
@@ -380,7 +434,7 @@ impl Link {
                     }
                     self.lane
                         .extend(self.calls.iter().map(|_| (Kind::Calls, 0)));
-                    if self.ends {
+                    if self.is_ending {
                         self.lane.push_back((Kind::End, 0));
                     }
                     return true;
