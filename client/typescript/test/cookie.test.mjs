@@ -16,7 +16,7 @@ const VERSION = '2025-06-18';
 let world, server;
 before(async () => {
   world = await new World().start();
-  server = await serveIn(world, '1.32', 0, 'raw', NAME);
+  server = await serveIn(world, '1.32', 0, 'raw', { cookie: NAME });
 });
 after(async () => {
   await kill(server.child);
@@ -50,7 +50,7 @@ for (const [version, framework] of [
   ['2', 'raw'],
 ])
   test(`SDK ${version} on ${framework}: a cookie alone names a session, which no response tells, also of a server that was killed`, async () => {
-    const first = await serveIn(world, version, 0, framework, NAME);
+    const first = await serveIn(world, version, 0, framework, { cookie: NAME });
     const { client, pair } = await begun({}, first.url);
     assert.equal(await client.text('visit'), '1');
     const own = page(`a=b; ${pair}`, first);
@@ -65,7 +65,7 @@ for (const [version, framework] of [
     assert.deepEqual([reading.status, ...told(reading)], [200, null, null]);
     stop.abort();
     await kill(first.child);
-    const second = await serveIn(world, version, first.port, framework, NAME);
+    const second = await serveIn(world, version, first.port, framework, { cookie: NAME });
     assert.equal(await own.text('visit'), '3');
     assert.equal(await own.text('session'), client.session);
     // A page that was reloaded begins again.
@@ -151,7 +151,7 @@ test('the cookie has the attributes that it is given, and wrong ones are said', 
     [cookie, 'Path=/mcp; HttpOnly; SameSite=Lax; Secure'],
     [{ name: 'sid', sameSite: 'None' }, 'Path=/; HttpOnly; SameSite=None; Secure'],
   ]) {
-    const own = await serveIn(world, '1.32', 0, 'raw', given);
+    const own = await serveIn(world, '1.32', 0, 'raw', { cookie: given });
     const [id, set] = told(await new Wire(own.url).initialize());
     assert.equal(set, `sid=${id}; ${expected}`);
     await kill(own.child);

@@ -1,10 +1,11 @@
 // The scripted server on the official SDK for TypeScript, with one line of ours added:
 // node typescript_app.mjs VERSION PORT JOURNAL GATES REVOKED [VARIANT]
 //
-// VERSION: 1.13 … 1.32, 2. VARIANT: with `cookie` a cookie names sessions, too; with `stateless` the app has none; with `undeclared` it does
-// not declare `listChanged`; `express`, `fastify` and `hono` are the framework, whose middleware puts headers on each response. Its tools are
-// those of stdio.py, without `raw`, and, after the runner's Nth `deploy`, `deployed_N`; it has one prompt, which no deploy changes. The app
-// lets each bearer token in that begins with `t`, but for those whose name the folder REVOKED has as a file.
+// VERSION: 1.13 … 1.32, 2. VARIANT: with `cookie` a cookie names sessions, too; with `stateless` the app has none; with `json` it answers in
+// JSON, with `json class` by a transport of its own; with `undeclared` it does not declare `listChanged`; `express`, `fastify` and `hono` are
+// the framework, whose middleware puts headers on each response. Its tools are those of stdio.py, without `raw`, and, after the runner's Nth
+// `deploy`, `deployed_N`; it has one prompt, which no deploy changes. The app lets each bearer token in that begins with `t`, but for those
+// whose name the folder REVOKED has as a file.
 import fs from 'node:fs';
 import http from 'node:http';
 import { createRequire } from 'node:module';
@@ -96,9 +97,17 @@ class Stateless extends Transport {
   }
 }
 
+/** An app that answers in JSON. */
+class Json extends Transport {
+  constructor(options) {
+    super({ ...options, enableJsonResponse: true });
+  }
+}
+
 const handler = durable(createServer, {
   service: 'scripted',
-  transport: variant === 'stateless' ? Stateless : Transport,
+  transport: { stateless: Stateless, 'json class': Json }[variant] ?? Transport,
+  ...(variant === 'json' && { enableJsonResponse: true }),
   retryMs: 100,
   start: false,
   ...(variant === 'cookie' && { cookie: 'mcp_session_id' }),

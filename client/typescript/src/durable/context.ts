@@ -12,8 +12,8 @@ export interface Context {
   session: Session;
   /** The request's stream. Absent where it has none. */
   post?: Post;
-  /** A message that is being sent, as the client is told it, and whether it was kept. */
-  sent?: { forClient: Message; stored: boolean };
+  /** The event id of the message that is being sent, which is kept: empty where it could not be. */
+  sentAs?: string;
   /** A handshake is repeated to a new server, or it is asked for its lists: what it answers is not for the client. */
   isReplay?: boolean;
   /** Gets the answer to a request that is not the client's. */

@@ -6,6 +6,7 @@ import { warner } from '../options.js';
 import type { Session } from '../session.js';
 import { Sessions } from '../sessions.js';
 import type { Caller, SessionView } from '../types.js';
+import { appOf } from './app.js';
 import { serveOverHttp } from './context.js';
 import { Cookie, useCookieId } from './cookie.js';
 import { begin, Reader } from './get.js';
@@ -23,7 +24,7 @@ import {
   type HttpRequest,
 } from './request.js';
 import { restore } from './restore.js';
-import { answerWithoutSession, hasSessions } from './stateless.js';
+import { answerWithoutSession } from './stateless.js';
 import { isInitialize, isRequest, type Message } from './sdk.js';
 
 /** After what time a client comes back, in ms. */
@@ -52,7 +53,6 @@ export class Durable {
   readonly #served = new Map<string, Promise<ServedSession>>();
   readonly #readers = new Map<string, Reader>();
   readonly #timer: NodeJS.Timeout;
-  readonly #hasSessions: Promise<boolean>;
   readonly #causes: Causes;
   #hasTold = false;
 
@@ -61,13 +61,12 @@ export class Durable {
     this.#options = options;
     this.#sessions = Sessions.ofService(options.service, { timeoutMs: TIMEOUT_MS, ...options });
     this.#cookie = options.cookie === undefined ? undefined : new Cookie(options.cookie);
-    const { transport, retryMs = RETRY_MS, log } = options;
-    this.#factory = { createServer, transport, retryMs, warn: warner(log) };
+    const { transport, enableJsonResponse = false, retryMs = RETRY_MS, log } = options;
+    const app = appOf(transport, enableJsonResponse);
+    this.#factory = { createServer, transport, enableJsonResponse, app, retryMs, warn: warner(log) };
     this.#causes = new Causes(this.#factory.warn);
-    // An app that refuses to be asked is served as one that has them.
-    this.#hasSessions = hasSessions(transport).catch(() => true);
-    void this.#hasSessions.then(async (has) => {
-      if (!has) this.#factory.warn(NOTHING_KEPT);
+    void app.then(async ({ hasSessions }) => {
+      if (!hasSessions) this.#factory.warn(NOTHING_KEPT);
       // Who starts a server without a daemon reads it at once.
       else await this.#sessions.reach().catch((error: unknown) => this.#refusal(error));
     });
@@ -77,7 +76,8 @@ export class Durable {
 
   async answer(request: HttpRequest, response: ServerResponse): Promise<void> {
     try {
-      if (!(await this.#hasSessions)) return await answerWithoutSession(this.#factory, request, response);
+      const { hasSessions } = await this.#factory.app;
+      if (!hasSessions) return await answerWithoutSession(this.#factory, request, response);
       switch (request.method) {
         case 'POST':
           return await this.#post(request, response);

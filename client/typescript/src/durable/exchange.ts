@@ -19,15 +19,15 @@ export function initializeOf(params: unknown): Message {
 }
 
 /**
- * Gives a message to a transport as a POST, and waits until that is answered. Rejects where it is refused. `by`: the request
- * whose user it is for.
+ * Gives a message to a transport as a POST, and waits until that is answered. Returns the `Content-Type` of the response. Rejects
+ * where it is refused. `by`: the request whose user it is for.
  */
 export async function exchange(
   transport: HttpTransport,
   headers: Record<string, string>,
   body: Message,
   by?: HttpRequest & { auth?: unknown },
-): Promise<void> {
+): Promise<string | undefined> {
   const request = new IncomingMessage(new Socket());
   const authorization = by && header(by, 'authorization');
   if (authorization !== undefined) headers = { ...headers, authorization };
@@ -43,11 +43,19 @@ export async function exchange(
   });
   request.push(null);
   const response = new ServerResponse(request);
-  const nobody = new Writable({ write: (_bytes, _encoding, done) => done() });
+  let head = '';
+  const nobody = new Writable({
+    write: (bytes: Buffer, _encoding, done) => {
+      // A head comes as a whole.
+      head ||= bytes.toString('latin1');
+      done();
+    },
+  });
   response.assignSocket(nobody as Socket);
   const answered = new Promise<void>((resolve) => response.once('finish', resolve).once('close', resolve));
   await transport.handleRequest(request, response, body);
   await answered;
   if (response.statusCode >= 400)
     throw new Error(`the SDK has refused \`${body.method}\` with HTTP ${response.statusCode}`);
+  return /^content-type: *([^\r;]*)/im.exec(head)?.[1];
 }

@@ -17,6 +17,8 @@ export interface DurableOptions extends Options {
    * `sessionIdGenerator` has no sessions: it gets its requests as they are, `createServer` gets no session, and nothing is kept.
    */
   transport: TransportClass;
+  /** Whether requests are answered by one JSON body, as the SDK's option of this name has it: false, by a stream of events. */
+  enableJsonResponse?: boolean;
   /**
    * Who sends a request: a session takes part in requests of the caller that began it, and of nobody else. Any
    * other gets 404. By default that is the user of the token that the SDK's own verifier has left in `req.auth`

@@ -35,7 +35,7 @@ export class Post {
     const ids = requests.map(({ id }) => id!);
     const fits = Buffer.byteLength(jsonText(ids[0])) <= OPENED_BY_MAX;
     // The daemon keeps short ids beside a stream. The will has the whole id.
-    const opened = { ...(fits ? { openedBy: ids[0] } : {}), will: outcomeUnknown(ids[0]) };
+    const opened = { ...(fits ? { openedBy: ids[0] } : {}), will: outcomeUnknown(ids[0]!) };
     const stream = await withRoom(
       (keep) => session.prune(keep),
       () => session.openStream(`post-${randomUUID()}`, opened),

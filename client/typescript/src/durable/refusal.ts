@@ -2,6 +2,8 @@
 // serve`.
 import type { ServerResponse } from 'node:http';
 import { SessiondError } from '../errors.js';
+import type { Id } from './request-ids.js';
+import type { Message } from './sdk.js';
 
 const CONNECTION = -32000;
 const NO_SESSION = -32001;
@@ -122,7 +124,7 @@ export class Refusal extends Error {
 }
 
 /** The error that a call gets whose server ended before it had answered. `serve` sends the same. */
-export function outcomeUnknown(id: unknown): object {
+export function outcomeUnknown(id: Id): Message {
   const message = 'the server ended before it had answered: the outcome of this call is unknown';
   return { jsonrpc: '2.0', id, error: { code: CONNECTION, message, data: { outcome: 'unknown' } } };
 }
@@ -131,4 +133,9 @@ export function outcomeUnknown(id: unknown): object {
 export function notKept(id: unknown): object {
   const message = 'the call was carried out, but its answer could not be stored';
   return { jsonrpc: '2.0', id, error: { code: CONNECTION, message, data: { outcome: 'not_kept' } } };
+}
+
+/** The answer to a call that its client has cancelled. */
+export function wasCancelled(id: Id): Message {
+  return { jsonrpc: '2.0', id, error: { code: CONNECTION, message: 'the client has cancelled this call' } };
 }

@@ -38,6 +38,7 @@ export type TransportClass = new (options: any) => HttpTransport;
 export interface TransportOptions {
   sessionIdGenerator: () => string;
   eventStore: EventStore;
+  enableJsonResponse: boolean;
   /** ms. */
   retryInterval: number;
 }

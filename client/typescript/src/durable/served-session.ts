@@ -5,12 +5,13 @@ import { isCode } from '../errors.js';
 import type { EventStore } from '../event-store.js';
 import type { Session } from '../session.js';
 import { jsonText, redacted } from '../wire.js';
+import type { App } from './app.js';
 import { context, servedSessions } from './context.js';
 import { Post } from './post.js';
 import { bodyOf, RequestIds, asSent, type Id } from './request-ids.js';
 import { handshakeOf, storeHandshake } from './handshake.js';
 import { Lists, withLists } from './lists.js';
-import { outcomeUnknown } from './refusal.js';
+import { outcomeUnknown, wasCancelled } from './refusal.js';
 import type { HttpRequest } from './request.js';
 import {
   isInitialized,
@@ -26,6 +27,8 @@ import {
 export interface ServerFactory {
   createServer: (session: Session) => McpServerLike | Promise<McpServerLike>;
   transport: TransportClass;
+  enableJsonResponse: boolean;
+  app: Promise<App>;
   retryMs: number;
   warn: (line: string) => void;
 }
@@ -50,10 +53,13 @@ export class ServedSession {
   /** What the client knows of the server's lists. */
   readonly lists = new Lists();
   readonly #factory: ServerFactory;
+  readonly #answersInJson: boolean;
   readonly #ids = new RequestIds();
   /** By the names of their requests. */
   readonly #posts = new Map<Id, Post>();
   readonly #standalone: Appender;
+  /** The transport's own. */
+  readonly #sendBySdk: HttpTransport['send'];
   #server: McpServerLike | undefined;
   /** The parameters of an `initialize` that is not answered. */
   #initialize: { id: string | number; params: unknown } | undefined;
@@ -61,23 +67,32 @@ export class ServedSession {
   /** The client is told of changed lists, and that is recorded. */
   #announced: Promise<unknown> | undefined;
 
-  private constructor(factory: ServerFactory, session: Session) {
+  private constructor(factory: ServerFactory, session: Session, { answersInJson }: App) {
     this.#factory = factory;
     this.session = session;
+    this.#answersInJson = answersInJson;
     this.#standalone = new Appender(() => this.session.standalone);
-    const { retryMs: retryInterval } = factory;
+    const { retryMs: retryInterval, enableJsonResponse } = factory;
     this.transport = new factory.transport({
       sessionIdGenerator: () => session.id,
       eventStore: this.#eventStore(),
+      enableJsonResponse,
       retryInterval,
     });
-    const send = this.transport.send.bind(this.transport);
-    this.transport.send = (message: Message, options?: SendOptions) => this.#send(message, options, send);
+    this.#sendBySdk = this.transport.send.bind(this.transport);
+    this.transport.send = (message: Message, options?: SendOptions) => this.#send(message, options);
+    if (!answersInJson) return;
+    const close = this.transport.close.bind(this.transport);
+    this.transport.close = async () => {
+      const open = [...this.#posts.keys()];
+      await Promise.all(open.map((name) => this.#endJson(name, outcomeUnknown(this.#ids.idOf(name)))));
+      await close();
+    };
   }
 
   /** Makes a server for a session, which gets its `initialize` next. */
   static async make(factory: ServerFactory, session: Session): Promise<ServedSession> {
-    const served = new ServedSession(factory, session);
+    const served = new ServedSession(factory, session, await factory.app);
     served.#server = await factory.createServer(session);
     await served.#server.connect(served.transport);
     const { onclose } = served.transport;
@@ -121,7 +136,9 @@ export class ServedSession {
     if (first && isInitialized(first) && response.statusCode >= 400) this.isInitialized = false;
     for (const { name, id, post } of cancelled) {
       post?.answered(id);
-      this.transport.closeSSEStream?.(name);
+      // The client does not look at the answer (MCP 2025-11-25, Cancellation).
+      if (this.#answersInJson) await this.#endJson(name, wasCancelled(id));
+      else this.transport.closeSSEStream?.(name);
     }
   }
 
@@ -158,6 +175,11 @@ export class ServedSession {
     this.#ids.done(name);
   }
 
+  /** Answers a request, of this name, that the server does not answer: nothing else ends a response in JSON. */
+  async #endJson(name: Id, forClient: Message): Promise<void> {
+    await this.#sendBySdk(asSent({ ...forClient, id: name }, forClient)).catch(() => undefined);
+  }
+
   /** Ends the server. The session stays. */
   async close(): Promise<void> {
     if (servedSessions.get(this.session.id) === this) servedSessions.delete(this.session.id);
@@ -176,7 +198,8 @@ export class ServedSession {
    * In place of the transport's own `send`, some of which drop what nobody reads at the moment. Nothing is
    * lost here.
    */
-  async #send(sent: Message, options: SendOptions | undefined, send: HttpTransport['send']): Promise<void> {
+  async #send(sent: Message, options: SendOptions | undefined): Promise<void> {
+    const send = this.#sendBySdk;
     const message = sent.method === undefined && this.#initialize?.id === sent.id ? withLists(sent) : sent;
     const here = context.getStore();
     if (here?.isReplay) {
@@ -187,7 +210,7 @@ export class ServedSession {
     const forClient = this.#ids.forClient(message);
     const id = isAnswer ? message.id : options?.relatedRequestId;
     if (id === undefined) {
-      await this.#store(() => this.#standalone.append(jsonText(forClient)).then(({ id }) => id));
+      await this.#keep(forClient);
       return;
     }
     const post = this.#posts.get(id);
@@ -195,7 +218,13 @@ export class ServedSession {
     if (this.#ids.isCancelled(id)) return;
     // The SDK knows no such request either, and says so.
     if (!post) return send(message, options);
-    this.#announce(id, post, send);
+    this.#announce((change) =>
+      this.#answersInJson
+        ? this.#keep(change)
+        : this.#write(change, post, () => send(change, { relatedRequestId: id })),
+    );
+    // It has no place beside the answer: the SDK drops it.
+    if (!isAnswer && this.#answersInJson) return send(message, options);
     try {
       if (isAnswer) {
         await this.#announced;
@@ -209,31 +238,33 @@ export class ServedSession {
     }
   }
 
+  /** Keeps a message on the standalone stream, for a GET. */
+  #keep(forClient: Message): Promise<string | undefined> {
+    return this.#store(() => this.#standalone.append(jsonText(forClient)).then(({ id }) => id));
+  }
+
   /**
-   * Tells the client of lists that have changed since another process has served the session: on the stream of the request of
-   * this name, before everything else there.
+   * Tells the client, by `tell`, of lists that have changed since another process has served the session: on the stream of the
+   * request that comes next, before everything else there, or on the standalone stream where that is answered in JSON.
    */
-  #announce(name: Id, post: Post, send: HttpTransport['send']): void {
+  #announce(tell: (change: Message) => Promise<unknown>): void {
     const changes = this.lists.changes();
     if (changes.length === 0) return;
-    const told = changes.map((one) => this.#write(one, post, () => send(one, { relatedRequestId: name })));
-    this.#announced = Promise.allSettled(told)
+    this.#announced = Promise.allSettled(changes.map(tell))
       .then(() => this.#store(() => this.lists.store(this.session).then(() => '')))
       .finally(() => (this.#announced = undefined));
   }
 
-  /** Has the SDK send a message on a POST, and keeps it where the SDK has not. */
+  /** Keeps a message, and has the SDK send it on a POST. */
   async #write(forClient: Message, post: Post, send: () => Promise<void>): Promise<void> {
     const here = context.getStore();
-    const sent = { stored: false, forClient };
+    const sentAs = (await this.#store(() => post.store(forClient))) ?? '';
     try {
-      await context.run({ session: this.session, ...here, post, sent }, send);
+      await context.run({ session: this.session, ...here, post, sentAs }, send);
     } catch (error) {
       // The client is gone. It gets the message when it reconnects.
-      if (!sent.stored && !(await this.#store(() => post.store(forClient)))) throw error;
-      return;
+      if (!sentAs) throw error;
     }
-    if (!sent.stored) await this.#store(() => post.store(forClient));
   }
 
   async #onAnswer(message: Message): Promise<void> {
@@ -255,17 +286,14 @@ export class ServedSession {
 
   /**
    * The store that the transport gets. It asks it for the ids of what it writes to a POST, and for nothing
-   * else.
+   * else. What it writes by itself is the event that primes the client.
    */
   #eventStore(): EventStore {
     return {
       storeEvent: async (_, message) => {
-        const here = context.getStore();
-        const { post, sent } = here ?? {};
-        if (!post || here?.isReplay) return '';
-        const id = await this.#store(() => post.store(sent?.forClient ?? message));
-        if (sent) sent.stored = true;
-        return id ?? '';
+        const { post, sentAs, isReplay } = context.getStore() ?? {};
+        if (!post || isReplay) return '';
+        return sentAs ?? (await this.#store(() => post.store(message))) ?? '';
       },
       getStreamIdForEventId: async () => undefined,
       replayEventsAfter: async () => '',

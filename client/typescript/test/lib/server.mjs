@@ -4,17 +4,13 @@ import { spawn } from 'node:child_process';
 import path from 'node:path';
 import { lines } from './daemon.mjs';
 
-/** `sdks/server.mjs`, of a version of the SDK. */
-export async function serveIn(world, version, port = 0, framework = 'http', cookie = undefined) {
+/** `sdks/server.mjs`, of a version of the SDK. `options`: of `durable`. */
+export async function serveIn(world, version, port = 0, framework = 'http', options = {}) {
   const script = path.join(import.meta.dirname, '../sdks/server.mjs');
-  const child = spawn(
-    process.execPath,
-    [script, version, String(port), framework, ...(cookie ? [JSON.stringify(cookie)] : [])],
-    {
-      env: world.env,
-      stdio: ['ignore', 'pipe', 'inherit'],
-    },
-  );
+  const child = spawn(process.execPath, [script, version, String(port), framework, JSON.stringify(options)], {
+    env: world.env,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   const out = lines(child.stdout);
   const [, url] = await out.next(/^listening at (.*)$/);
   return { child, out, url, port: new URL(url).port };

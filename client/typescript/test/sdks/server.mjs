@@ -1,8 +1,8 @@
-// A server on the official SDK, whose sessions survive it: node server.mjs VERSION PORT [FRAMEWORK [COOKIE]]
+// A server on the official SDK, whose sessions survive it: node server.mjs VERSION PORT [FRAMEWORK [OPTIONS]]
 //
 // FRAMEWORK is `http` (the default), `raw` (the same, but it leaves bodies alone), `express`, `fastify` or
 // `hono`. It prints where it listens, and, unless it is `raw`, the method of each message that a client has
-// posted. COOKIE: the cookie that names sessions, too, as JSON.
+// posted. OPTIONS: more of `durable`, as JSON.
 //
 //   visit                 counts in the session's state, and answers the count
 //   who                   answers what the server knows of its client
@@ -21,7 +21,7 @@ import { AsyncResource } from 'node:async_hooks';
 import { durable, session } from '../../dist/index.js';
 import { serverSdk } from './sdk.mjs';
 
-const [version, port = '0', framework = 'http', cookie] = process.argv.slice(2);
+const [version, port = '0', framework = 'http', options = '{}'] = process.argv.slice(2);
 const { Server, Transport, onList, onCall } = await serverSdk(version);
 const say = (line) => process.stdout.write(`${line}\n`);
 const outside = new AsyncResource('outside');
@@ -98,7 +98,7 @@ const handler = durable(createServer, {
   transport: Transport,
   retryMs: 50,
   start: false,
-  ...(cookie ? { cookie: JSON.parse(cookie) } : {}),
+  ...JSON.parse(options),
 });
 const posted = (body) => [body].flat().forEach((message) => say(`posted ${message?.method ?? 'answer'}`));
 const tell = (address) => say(`listening at http://127.0.0.1:${address.port}/mcp`);

@@ -39,7 +39,7 @@ import {
 const info = { name: 'types', version: '1.0.0' };
 const of = { service: 'types' };
 const one = durable(() => new Mcp13(info), { ...of, transport: Transport13 });
-const two = durable(async () => new Mcp32(info), { ...of, transport: Transport32 });
+const two = durable(async () => new Mcp32(info), { ...of, transport: Transport32, enableJsonResponse: true });
 const three = durable(() => new Server(info), { ...of, transport: NodeStreamableHTTPServerTransport });
 createMcpHandler(() => new McpServer(info), { bus: eventBus<ServerEvent>(of) });
 http.createServer(one);
