@@ -59,12 +59,12 @@ export class SessionEventStore implements EventStore {
   #failing = false;
 
   /**
-   * `takesOver`: a client that comes back gets past a connection that the SDK still takes for read. Only with an SDK that ends the
-   * previous connection then, as 1.32 and 2 do: with 1.29 its answers would be lost. Without it such a client gets 409.
+   * `takesOver: false`: a client that comes back gets 409 for as long as the SDK takes its previous connection for read. That is for the
+   * SDK 1.24 to 1.29, which does not end the previous connection: what is sent after that breaks would be lost.
    */
   constructor(session: Session, options: { log?: Logger; takesOver?: boolean } = {}) {
     this.#session = session;
-    this.#takesOver = options.takesOver ?? false;
+    this.#takesOver = options.takesOver ?? true;
     this.#warn = warner(options.log);
   }
 
@@ -87,9 +87,9 @@ export class SessionEventStore implements EventStore {
   /**
    * A name for the stream of an event. Undefined: there is no such event, or it can't be found now, and the SDK answers 400.
    *
-   * With `takesOver` it is not the SDK's own name. By that the SDK refuses (409) a client that comes back, as long as it takes the
-   * stream for read: a connection that broke without a word looks read for minutes. The replay gives the SDK's name, and the SDK
-   * then ends the previous connection.
+   * It is not the SDK's own name, unless `takesOver` is false. By that the SDK refuses (409) a client that comes back, as long as it
+   * takes the stream for read: a connection that broke without a word looks read for minutes. The replay gives the SDK's name, and
+   * the SDK then ends the previous connection.
    */
   async getStreamIdForEventId(eventId: string): Promise<string | undefined> {
     try {

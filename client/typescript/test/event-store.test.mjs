@@ -107,34 +107,36 @@ test('a message that is too large costs no other event, and a full session makes
   await own.end();
 });
 
-for (const version of ['1.32', '2']) {
+/** A server whose transport keeps its streams by a store with these options. Its one tool answers when it is told to. */
+async function serveWith(version, options, t) {
+  const { Server, Transport, onCall } = await serverSdk(version);
+  const session = await create();
+  const server = new Server({ name: 'stale', version: '1' }, { capabilities: { tools: {}, logging: {} } });
+  let answer;
+  onCall(server, async (_, { notify }) => {
+    await notify(note('begun'));
+    await new Promise((resolve) => (answer = resolve));
+    return { content: [{ type: 'text', text: 'done' }] };
+  });
+  const eventStore = new SessionEventStore(session, options);
+  const transport = new Transport({ sessionIdGenerator: () => session.id, eventStore });
+  await server.connect(transport);
+  const listener = http.createServer((request, response) => void transport.handleRequest(request, response));
+  await new Promise((ready) => listener.listen(0, '127.0.0.1', ready));
+  t.after(() => {
+    listener.closeAllConnections();
+    listener.close();
+  });
+  const wire = await new Wire(`http://127.0.0.1:${listener.address().port}/mcp`).begin();
+  return { server, wire, answer: () => answer() };
+}
+
+for (const version of ['1.32', '2'])
   test(
     `a client that comes back gets past a stream that SDK ${version} takes for read`,
     { timeout: 60_000 },
-    async () => {
-      const { Server, Transport, onCall } = await serverSdk(version);
-      const session = await create();
-      const server = new Server(
-        { name: 'stale', version: '1' },
-        { capabilities: { tools: {}, logging: {} } },
-      );
-      let answer;
-      onCall(server, async (_, { notify }) => {
-        await notify(note('begun'));
-        await new Promise((resolve) => (answer = resolve));
-        return { content: [{ type: 'text', text: 'done' }] };
-      });
-      const transport = new Transport({
-        sessionIdGenerator: () => session.id,
-        eventStore: new SessionEventStore(session, { takesOver: true }),
-      });
-      await server.connect(transport);
-      const listener = http.createServer(
-        (request, response) => void transport.handleRequest(request, response),
-      );
-      await new Promise((ready) => listener.listen(0, '127.0.0.1', ready));
-      const wire = await new Wire(`http://127.0.0.1:${listener.address().port}/mcp`).begin();
-
+    async (t) => {
+      const { server, wire, answer } = await serveWith(version, {}, t);
       // The standalone stream. None of these connections is closed by the client.
       const stale = messages(await wire.get());
       await server.notification(note(1));
@@ -154,8 +156,24 @@ for (const version of ['1.32', '2']) {
       answer();
       assert.equal((await again.next()).value.result.content[0].text, 'done');
       assert.equal((await wire.get('made-up')).status, 400);
-      listener.closeAllConnections();
-      listener.close();
     },
   );
-}
+
+test(
+  'with SDK 1.29 a client that comes back can be refused until the previous connection has ended',
+  { timeout: 60_000 },
+  async (t) => {
+    const { wire, answer } = await serveWith('1.29', { takesOver: false }, t);
+    const gone = new AbortController();
+    const call = messages(await wire.call('wait', {}, { signal: gone.signal }));
+    const { event } = (await call.next()).value;
+    assert.equal((await wire.get(event)).status, 409);
+    gone.abort();
+    let again;
+    do again = await wire.get(event);
+    while (again.status === 409);
+    answer();
+    const said = await messages(again).next();
+    assert.equal(said.value.result.content[0].text, 'done');
+  },
+);
