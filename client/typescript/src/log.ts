@@ -1,7 +1,7 @@
 // Every line that this library logs about tokens. The fixed ones are those of proto/PROTOCOL.md: people grep
 // for them.
 import type { SessiondError } from './errors.js';
-import type { Logger } from './options.js';
+import { harmless, type Logger } from './options.js';
 
 const LABELS = 'give each entry a label of its own';
 
@@ -39,18 +39,12 @@ const LOST: Record<string, string> = {
   closed_earlier: 'the host had closed the previous server, and did not start the next one at once',
 };
 
-/** The lines, on a logger. The server is not affected by a logger that throws. */
+/** The lines, on a logger. */
 export class TokenLog {
   readonly #log: Logger;
 
-  constructor(log: Logger) {
-    this.#log = (level, line) => {
-      try {
-        log(level, line);
-      } catch {
-        // There is nowhere to report it.
-      }
-    };
+  constructor(log?: Logger) {
+    this.#log = harmless(log);
   }
 
   absent(): void {

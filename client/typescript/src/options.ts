@@ -47,20 +47,26 @@ export interface ClaimOptions extends Options {
 }
 
 /** Writes a line to standard error. */
-export const toStandardError: Logger = (_, line) => {
+const toStandardError: Logger = (_, line) => {
   process.stderr.write(`${line}\n`);
 };
 
 /** Logs a warning. */
 export type Warn = (line: string) => void;
 
-/** Warnings on a logger. The server is not affected by a logger that throws. */
-export function warner(log: Logger = toStandardError): Warn {
-  return (line) => {
+/** The same logger, without an effect on the server where it throws. */
+export function harmless(log: Logger = toStandardError): Logger {
+  return (level, line) => {
     try {
-      log('warn', `mcp-sessiond: ${line}`);
+      log(level, line);
     } catch {
       // There is nowhere to report it.
     }
   };
+}
+
+/** Warnings on a logger. */
+export function warner(log?: Logger): Warn {
+  const logged = harmless(log);
+  return (line) => logged('warn', `mcp-sessiond: ${line}`);
 }

@@ -1,11 +1,17 @@
 // The calls of one session: by what right they are made, and on whose behalf.
 import type { Call } from './retrying-client.js';
+import { Cancelled } from './connection.js';
 import type { Connections } from './connections.js';
+import { pause } from './deadline.js';
 import type { Caller } from './types.js';
 import type { Wire } from './wire.js';
 
 /** Entries in a page of a list. */
 const PAGE_MAX = 100;
+/** The longest wait of one call, in ms. */
+const WAIT_MAX_MS = 25_000;
+/** The pause after a wait that ended early with nothing to tell, in ms: the daemon is about to exit. */
+const ENDED_EARLY_PAUSE_MS = 50;
 
 /** By what right a session is changed: as a service's, or under the lease of a host's. */
 export type Access = { service: string } | { epoch: () => Promise<string> };
@@ -61,10 +67,30 @@ export class SessionCalls {
     return this.call({ method, params: () => (fields ? { of, ...fields } : of) });
   }
 
-  /** A call that changes nothing and may wait for `ms`. `fields` are asked for at each attempt. @internal */
-  waiting(method: string, fields: () => Wire, ms: number, signal?: AbortSignal): Promise<unknown> {
-    const params = () => ({ of: this.readRef(), ...fields() });
-    return this.connections.wait({ method, params, signal }, ms);
+  /**
+   * Waits, by as many calls as that takes, until `isOver` says so of what one has found. Where `ms` are over, or `signal` is
+   * aborted: what the last one has found, if it was answered. `fields` are asked for at each call. @internal
+   */
+  async waiting<T>(
+    method: string,
+    fields: () => Wire,
+    { found, isOver }: { found: (answer: Wire | undefined) => T | Promise<T>; isOver: (found: T) => boolean },
+    ms: number,
+    signal?: AbortSignal,
+  ): Promise<T> {
+    const until = performance.now() + ms;
+    // What was waited before a connection broke counts.
+    const left = () => Math.min(Math.max(0, Math.ceil(until - performance.now())), WAIT_MAX_MS);
+    const params = () => ({ of: this.readRef(), ...fields(), timeout_ms: left() });
+    for (;;) {
+      const [part, began] = [left(), performance.now()];
+      const answer = await this.connections.wait({ method, params, signal }, part).catch((error: unknown) => {
+        if (!(error instanceof Cancelled)) throw error;
+      });
+      const now = await found(answer as Wire | undefined);
+      if (isOver(now) || signal?.aborted || performance.now() >= until) return now;
+      if (performance.now() - began < part) await pause(Math.min(ENDED_EARLY_PAUSE_MS, part));
+    }
   }
 
   /** All pages of a list. @internal */

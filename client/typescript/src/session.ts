@@ -1,8 +1,6 @@
 // A session: its life, its state, its streams and events, and its tasks. How each call names the session is in
 // session-calls.ts.
 import { Attachment } from './attachment.js';
-import { Cancelled } from './connection.js';
-import { pause } from './deadline.js';
 import { isCode, SessiondError } from './errors.js';
 import { SessionCalls } from './session-calls.js';
 import { openStream, pruneEvents, STANDALONE, Stream } from './stream.js';
@@ -40,10 +38,6 @@ import {
 
 /** How long a credential stays good that was rotated out, in ms: longer than a request is under way. */
 const GRACE_MS = 60_000;
-/** The longest `wait`, in ms. */
-const WAIT_MAX_MS = 25_000;
-/** The pause after a `wait` that ended early without events, in ms: the daemon is about to exit. */
-const ENDED_EARLY_PAUSE_MS = 50;
 
 /**
  * A session of a host's or of a service's. Calls may be made without waiting for others. One whose answer is
@@ -285,33 +279,17 @@ export class Session extends SessionCalls {
    * within `ms`, or `signal` is aborted, there are no events; `next` is where to go on either way. Other
    * calls are not kept waiting.
    */
-  async wait(after: Cursor[], ms: number, signal?: AbortSignal): Promise<Replayed> {
-    const until = performance.now() + ms;
-    for (let places = after; ; ) {
-      const left = Math.max(0, until - performance.now());
-      const part = Math.min(left, WAIT_MAX_MS);
-      const began = performance.now();
-      const page = await this.#waitOnce(places, part, signal);
-      const over = signal?.aborted || performance.now() >= until;
-      if (page.events.length > 0 || page.gaps.length > 0 || page.ended.length > 0 || over) return page;
+  wait(after: Cursor[], ms: number, signal?: AbortSignal): Promise<Replayed> {
+    let places = after;
+    const found = (answer: Wire | undefined): Replayed => {
+      const page = answer
+        ? fromReplayed(answer)
+        : { events: [], gaps: [], next: places, more: false, ended: [] };
       places = page.next;
-      if (performance.now() - began < part) await pause(Math.min(ENDED_EARLY_PAUSE_MS, part));
-    }
-  }
-
-  async #waitOnce(after: Cursor[], ms: number, signal?: AbortSignal): Promise<Replayed> {
-    const until = performance.now() + ms;
-    const fields = () => {
-      // What was waited before a connection broke counts.
-      const left = Math.max(0, Math.ceil(until - performance.now()));
-      return { after: after.map(toCursor), timeout_ms: Math.min(left, WAIT_MAX_MS) };
+      return page;
     };
-    try {
-      return fromReplayed((await this.waiting('wait', fields, ms, signal)) as Wire);
-    } catch (error) {
-      if (!(error instanceof Cancelled)) throw error;
-      return { events: [], gaps: [], next: after, more: false, ended: [] };
-    }
+    const isOver = ({ events, gaps, ended }: Replayed) => events.length + gaps.length + ended.length > 0;
+    return this.waiting('wait', () => ({ after: places.map(toCursor) }), { found, isOver }, ms, signal);
   }
 
   // Tasks.

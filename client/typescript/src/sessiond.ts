@@ -4,7 +4,7 @@ import { hold } from './instance.js';
 import { Leases, type Outcome } from './lease.js';
 import { Connections } from './connections.js';
 import { TokenLog } from './log.js';
-import { toStandardError, type ClaimOptions } from './options.js';
+import type { ClaimOptions } from './options.js';
 import { Session } from './session.js';
 
 /**
@@ -54,7 +54,7 @@ export class Sessiond {
 
   private constructor(options: ClaimOptions) {
     this.#connections = new Connections(options);
-    this.#log = new TokenLog(options.log ?? toStandardError);
+    this.#log = new TokenLog(options.log);
     this.#leases = new Leases(this.#connections, options, this.#log);
     this.#forAnother = options.instance !== undefined;
     // What is claimed for another process is not this one's.

@@ -1,14 +1,7 @@
 // The tasks of a session: work that goes on after the request that began it was answered.
-import { Cancelled } from './connection.js';
-import { pause } from './deadline.js';
 import type { SessionCalls } from './session-calls.js';
 import type { TaskChange, TaskOptions, TaskView } from './types.js';
 import { jsonText, present, requestId, type Wire } from './wire.js';
-
-/** The longest wait of one call, in ms. */
-const WAIT_MAX_MS = 25_000;
-/** The pause after a wait that ended early with nothing to tell, in ms: the daemon is about to exit. */
-const ENDED_EARLY_PAUSE_MS = 50;
 
 /** Statuses that stay. */
 const FINAL: ReadonlySet<string> = new Set(['completed', 'failed', 'cancelled']);
@@ -72,31 +65,11 @@ export class Task {
    * Waits until the task has another version than this, or has ended. Where nothing changes within `ms`, or
    * `signal` is aborted: the task as it is. Other calls are not kept waiting.
    */
-  async changed(version: bigint, ms: number, signal?: AbortSignal): Promise<TaskView> {
-    const until = performance.now() + ms;
-    for (;;) {
-      const part = Math.min(Math.max(0, until - performance.now()), WAIT_MAX_MS);
-      const began = performance.now();
-      const view = await this.#waitOnce(version, part, signal);
-      const over = signal?.aborted || performance.now() >= until;
-      if (view.version !== version || isFinal(view.status) || over) return view;
-      if (performance.now() - began < part) await pause(Math.min(ENDED_EARLY_PAUSE_MS, part));
-    }
-  }
-
-  async #waitOnce(version: bigint, ms: number, signal?: AbortSignal): Promise<TaskView> {
-    const until = performance.now() + ms;
-    const fields = () => {
-      // What was waited before a connection broke counts.
-      const left = Math.min(Math.max(0, Math.ceil(until - performance.now())), WAIT_MAX_MS);
-      return { task: this.id, version: String(version), timeout_ms: left };
-    };
-    try {
-      return fromTask((await this.#session.waiting('wait_task', fields, ms, signal)) as Wire);
-    } catch (error) {
-      if (error instanceof Cancelled) return this.view();
-      throw error;
-    }
+  changed(version: bigint, ms: number, signal?: AbortSignal): Promise<TaskView> {
+    const fields = () => ({ task: this.id, version: String(version) });
+    const found = (answer: Wire | undefined) => (answer ? fromTask(answer) : this.view());
+    const isOver = (view: TaskView) => view.version !== version || isFinal(view.status);
+    return this.#session.waiting('wait_task', fields, { found, isOver }, ms, signal);
   }
 
   async #update(fields: Wire): Promise<TaskView> {

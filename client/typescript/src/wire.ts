@@ -44,6 +44,11 @@ export function credential(secret: string | Uint8Array): Caller {
   return { kind: 'credential', hash: createHash('sha256').update(secret).digest('hex') };
 }
 
+/** The token of an `Authorization` header (RFC 6750, section 2.1). Undefined: there is none. */
+export function bearerToken(authorization: string | null | undefined): string | undefined {
+  return /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
+}
+
 /** A value as JSON text. Throws `invalid_argument` for what JSON has not, such as `undefined` or a bigint. */
 export function jsonText(value: unknown): string {
   let text: string | undefined;

@@ -1,12 +1,10 @@
 // What is read of a request.
 import type { IncomingMessage } from 'node:http';
+import { BODY_MAX, wholeBody } from '../body.js';
 import type { Caller } from '../types.js';
-import { credential } from '../wire.js';
+import { bearerToken, credential } from '../wire.js';
 import { Refusal } from './refusal.js';
 import { isMessage, type Message } from './sdk.js';
-
-/** The largest body, in bytes: that of the official SDK. */
-const BODY_MAX = 4 * 1024 * 1024;
 
 /** A request, which a framework may have read already. */
 export type HttpRequest = IncomingMessage & { body?: unknown };
@@ -17,12 +15,9 @@ export function header(request: IncomingMessage, name: string): string | undefin
   return Array.isArray(value) ? value[0] : value;
 }
 
-/**
- * The caller with the bearer token of a request (RFC 6750, section 2.1), of which the daemon gets the hash.
- * Undefined: none.
- */
+/** The caller with the bearer token of a request, of which the daemon gets the hash. Undefined: none. */
 export function bearer(request: IncomingMessage): Caller | undefined {
-  const [, token] = /^Bearer +(\S+) *$/i.exec(header(request, 'authorization') ?? '') ?? [];
+  const token = bearerToken(header(request, 'authorization'));
   return token === undefined ? undefined : credential(token);
 }
 
@@ -40,7 +35,7 @@ interface AuthInfo {
  */
 export function verified(request: IncomingMessage & { auth?: AuthInfo }): Caller | undefined {
   const { auth } = request;
-  const [, shown] = /^Bearer +(\S+) *$/i.exec(header(request, 'authorization') ?? '') ?? [];
+  const shown = bearerToken(header(request, 'authorization'));
   if (!auth || shown === undefined || auth.token !== shown) return undefined;
   const { sub = auth.subject, iss = 'verifier' } = auth.extra ?? {};
   return typeof sub === 'string' && sub && typeof iss === 'string'
@@ -57,15 +52,10 @@ export async function messagesOf(request: HttpRequest): Promise<{ body: unknown;
 }
 
 async function parsed(request: IncomingMessage): Promise<unknown> {
-  const parts: Buffer[] = [];
-  let bytes = 0;
-  for await (const part of request as AsyncIterable<Buffer>) {
-    bytes += part.length;
-    if (bytes > BODY_MAX) throw Refusal.tooLarge(BODY_MAX);
-    parts.push(part);
-  }
+  const bytes = await wholeBody(request);
+  if (!bytes) throw Refusal.tooLarge(BODY_MAX);
   // Without a byte order mark, as the SDK reads it.
-  const text = new TextDecoder().decode(Buffer.concat(parts));
+  const text = new TextDecoder().decode(bytes);
   try {
     return JSON.parse(text);
   } catch {

@@ -1,6 +1,5 @@
 // What is used of the official SDK, v1 and v2: its public interface, and no more of it than this.
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { EventStore } from '../event-store.js';
 
 /** A message of JSON-RPC. */
 export interface Message {
@@ -33,15 +32,6 @@ export interface HttpTransport {
 
 /** The class of a transport. */
 export type TransportClass = new (options: any) => HttpTransport;
-
-/** What a transport is made with. Older versions ignore what they don't know. */
-export interface TransportOptions {
-  sessionIdGenerator: () => string;
-  eventStore: EventStore;
-  enableJsonResponse: boolean;
-  /** ms. */
-  retryInterval: number;
-}
 
 /** `McpServer` or `Server`. */
 export interface McpServerLike {

@@ -3,7 +3,7 @@ import { Causes } from '../causes.js';
 import { isCode, SessiondError } from '../errors.js';
 import { warner, type Options, type Warn } from '../options.js';
 import type { Caller, TaskView } from '../types.js';
-import { credential } from '../wire.js';
+import { bearerToken, credential } from '../wire.js';
 import { TaskStore } from './task-store.js';
 import { ListenHandler } from './listen-handler.js';
 import { truncated } from './persist.js';
@@ -231,7 +231,6 @@ class Extension implements TaskExtension {
 
 /** The caller with the bearer token of a request, of which the daemon gets the hash. */
 function bearer({ authInfo, req }: Asking): Caller | undefined {
-  const [, sent] = /^Bearer +(\S+) *$/i.exec(req?.headers.get('authorization') ?? '') ?? [];
-  const token = authInfo?.token ?? sent;
+  const token = authInfo?.token ?? bearerToken(req?.headers.get('authorization'));
   return token === undefined ? undefined : credential(token);
 }

@@ -1,18 +1,16 @@
 // Who hears of tasks: requests of `subscriptions/listen` that name some. The SDK answers them, and all others.
+import { wholeBody } from '../body.js';
 import type { FoundTask } from './task-store.js';
 import { declares, isGone, required, RpcError } from './rpc.js';
-import { capabilitiesIn, isObject, type Asking, type HandlerLike } from './sdk.js';
+import { capabilitiesIn, isObject, type Asking, type Fields, type HandlerLike } from './sdk.js';
 import { filterOf, Subscription } from './subscription.js';
 
 /** Tasks that one subscription hears of. */
 const TASKS_MAX = 64;
 /** Tasks that all subscriptions of a process hear of: each takes a place of a connection, of which there are 960. */
 const FOLLOWED_MAX = 400;
-/** The largest body that is looked at, in bytes: that of the SDK. */
-const BODY_MAX = 4 * 1024 * 1024;
 
 type Find = (asking: Asking, id: string) => Promise<FoundTask>;
-type Fields = Record<string, unknown>;
 
 /** A handler of the SDK's, and the subscriptions that hear of tasks. */
 export class ListenHandler {
@@ -88,15 +86,9 @@ export class ListenHandler {
 
 /** The body of a request. Undefined: it is not JSON, or too large; the SDK reports that. */
 async function parsed(request: Request): Promise<unknown> {
-  const parts: Uint8Array[] = [];
-  let bytes = 0;
   try {
-    for await (const part of request.body as unknown as AsyncIterable<Uint8Array>) {
-      bytes += part.length;
-      if (bytes > BODY_MAX) return undefined;
-      parts.push(part);
-    }
-    return JSON.parse(Buffer.concat(parts).toString('utf8'));
+    const bytes = await wholeBody(request.body as unknown as AsyncIterable<Uint8Array>);
+    return bytes && JSON.parse(bytes.toString('utf8'));
   } catch {
     return undefined;
   }

@@ -5,7 +5,7 @@ import { isFinal } from '../task.js';
 import type { FoundTask } from './task-store.js';
 import { RETRY_MS } from './persist.js';
 import { detailedTask, isGone } from './rpc.js';
-import { isObject } from './sdk.js';
+import { isObject, type Fields } from './sdk.js';
 
 /** The longest wait for a change, in ms. */
 const WAIT_MS = 25_000;
@@ -13,8 +13,6 @@ const WAIT_MS = 25_000;
 const COMMENT_MS = 15_000;
 
 const SUBSCRIPTION = 'io.modelcontextprotocol/subscriptionId';
-
-type Fields = Record<string, unknown>;
 
 /** One stream of a client that hears of tasks, and of what the SDK tells it. */
 export class Subscription {
