@@ -1,23 +1,13 @@
 // A client of MCP 2026-07-28 over HTTP that shows every byte that matters, and a server with tasks.
-import { spawn } from 'node:child_process';
-import path from 'node:path';
-import { lines } from './daemon.mjs';
-import { all, messages } from './server.mjs';
+import { all, messages, serveFile } from './server.mjs';
 
 /** The Tasks extension. */
 export const EXTENSION = 'io.modelcontextprotocol/tasks';
 const VERSION = '2026-07-28';
 
 /** `sdks/tasks.mjs`. */
-export async function serveTasks(world, port = 0, ...further) {
-  const script = path.join(import.meta.dirname, '../sdks/tasks.mjs');
-  const child = spawn(process.execPath, [script, ...[port, ...further].map(String)], {
-    env: world.env,
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  const out = lines(child.stdout);
-  const [, url] = await out.next(/^listening at (.*)$/);
-  return { child, out, url, port: new URL(url).port };
+export function serveTasks(world, port = 0, ...further) {
+  return serveFile(world, 'tasks.mjs', [port, ...further]);
 }
 
 /** A client that takes tasks, unless it is made with other capabilities. */

@@ -5,9 +5,14 @@ import path from 'node:path';
 import { lines } from './daemon.mjs';
 
 /** `sdks/server.mjs`, of a version of the SDK. `options`: of `durable`. */
-export async function serveIn(world, version, port = 0, framework = 'http', options = {}) {
-  const script = path.join(import.meta.dirname, '../sdks/server.mjs');
-  const child = spawn(process.execPath, [script, version, String(port), framework, JSON.stringify(options)], {
+export function serveIn(world, version, port = 0, framework = 'http', options = {}) {
+  return serveFile(world, 'server.mjs', [version, port, framework, JSON.stringify(options)]);
+}
+
+/** A server in the folder `sdks`, which says where it listens. */
+export async function serveFile(world, file, given) {
+  const script = path.join(import.meta.dirname, '../sdks', file);
+  const child = spawn(process.execPath, [script, ...given.map(String)], {
     env: world.env,
     stdio: ['ignore', 'pipe', 'inherit'],
   });
