@@ -6,17 +6,7 @@ import type { Options } from './options.js';
 import { Session } from './session.js';
 import type { Access } from './session-calls.js';
 import type { Caller, CreateOptions, Secret, SessionView } from './types.js';
-import {
-  fromView,
-  jsonText,
-  present,
-  requestId,
-  toBinding,
-  toLifetimes,
-  toStatus,
-  uuidV7,
-  type Wire,
-} from './wire.js';
+import { fromView, jsonText, present, requestId, toLifetimes, toStatus, uuidV7, type Wire } from './wire.js';
 
 /**
  * The sessions of a host or of a service. What passes is waited for, within `timeoutMs`: a daemon that is
@@ -62,7 +52,7 @@ export class Sessions {
       session: id ?? (this.#service === undefined ? undefined : uuidV7()),
       service: this.#service,
       request: requestId(),
-      binding: binding && toBinding(binding),
+      binding,
       lifetimes: toLifetimes(lifetimes),
       status: toStatus(status),
       metadata: metadata === undefined ? undefined : jsonText(metadata),

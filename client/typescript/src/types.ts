@@ -13,10 +13,9 @@ export type Caller =
   | { kind: 'identity'; iss: string; sub: string }
   | { kind: 'credential'; /** SHA-256 of the credential, 64 hexadecimal digits. */ hash: string };
 
-/** To whom a session is bound. `onMismatch`: what another caller does to it; `refuse` where absent. */
+/** To whom a session is bound. */
 export interface Binding {
   caller: Caller;
-  onMismatch?: 'refuse' | 'terminate';
 }
 
 /** How far a session has come. */

@@ -3,7 +3,6 @@ import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { SessiondError } from './errors.js';
 import type {
   Appended,
-  Binding,
   Caller,
   Cursor,
   FoundEvent,
@@ -71,10 +70,6 @@ export function only<T>(answers: T[]): T {
 /** Leaves out what is undefined, since a daemon takes no null for an absent field. */
 export function present(fields: Wire): Wire {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
-}
-
-export function toBinding({ caller, onMismatch }: Binding): Wire {
-  return present({ caller, on_mismatch: onMismatch });
 }
 
 export function toLifetimes(lifetimes: Lifetimes | undefined): Wire | undefined {

@@ -44,6 +44,8 @@ test(
 test('a session is made, found, listed, changed and ended', async () => {
   const sessions = ofService();
   const session = await sessions.create({ metadata: { client: 'x' }, lifetimes: { idleMs: 60_000 } });
+  const absolute = await (await sessions.create({ lifetimes: { idleMs: 0, absoluteMs: 90_000 } })).view();
+  assert.equal(absolute.expiresMs - absolute.createdMs, 90_000);
   const view = await session.view();
   assert.equal(view.id, session.id);
   assert.equal(view.service, 'shop');
