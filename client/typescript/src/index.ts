@@ -16,10 +16,11 @@
 // - session-calls: how a call names its session. stream, task, attachment: parts of a session. session: all of
 //   it. sessions: creates, opens and lists the sessions of an owner.
 // - lease, log, sessiond: the resume token of a server on stdio: claims, log lines, and the calls of version 1.
-// - appender: appends to a stream in order. event-store, event-bus, request-state: what the official SDK can be
+// - body: reads a request before the SDK does. appender: appends to a stream in order. event-store, event-bus, request-state: what the official SDK can be
 //   given.
-// - durable/: an HTTP server on the official SDK whose sessions survive it. durable answers requests: get reads
-//   streams, post and served-session pass requests to the SDK's server, restore makes one anew from its handshake.
+// - durable/: an HTTP server on the official SDK whose sessions survive it. app asks what the app is like. durable answers
+//   requests: get reads streams, post and served-session pass requests to the SDK's server, restore makes one anew from
+//   its handshake.
 // - tasks/: extension is the Tasks extension of MCP 2026-07-28.
 // - browser, browser-page: a web page that resumes its calls when it is loaded again. A package entry of its own,
 //   which uses nothing of Node or of the other modules.

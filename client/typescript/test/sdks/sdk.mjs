@@ -1,45 +1,40 @@
 // The official SDK in one of its versions, so that a test need not know which: `1.13` … `1.32`, or `2`.
 
+/** Which schema of v1's says what a request is. */
+const SCHEMAS = {
+  'tools/list': 'ListToolsRequestSchema',
+  'tools/call': 'CallToolRequestSchema',
+  'prompts/list': 'ListPromptsRequestSchema',
+  'prompts/get': 'GetPromptRequestSchema',
+  'resources/read': 'ReadResourceRequestSchema',
+  'completion/complete': 'CompleteRequestSchema',
+};
+
 /**
- * What a server is made of. Each handler gets the arguments of a call, `notify`, which sends along with its
- * answer, and `signal`, which is aborted where the call is cancelled.
+ * What a server is made of. `on` takes a method and the SDK's own handler. That of a call gets its arguments, `notify`, which
+ * sends along with its answer, and `signal`, which is aborted where the call is cancelled.
  */
 export async function serverSdk(version) {
-  if (version === '2') {
-    const { Server } = await import('@modelcontextprotocol/server');
-    const { NodeStreamableHTTPServerTransport: Transport } = await import('@modelcontextprotocol/node');
-    const onList = (server, list) => server.setRequestHandler('tools/list', list);
-    const onPrompts = (server, list) => server.setRequestHandler('prompts/list', list);
-    const onCall = (server, call) =>
-      server.setRequestHandler('tools/call', ({ params }, context) =>
-        call(params, {
-          extra: context,
-          notify: (message) => context.mcpReq.notify(message),
-          signal: context.mcpReq.signal,
-          token: params._meta?.progressToken,
-        }),
-      );
-    return { Server, Transport, onList, onPrompts, onCall };
-  }
-  const { Server } = await import(`sdk-${version}/server/index.js`);
-  const { StreamableHTTPServerTransport: Transport } = await import(
-    `sdk-${version}/server/streamableHttp.js`
-  );
-  const { CallToolRequestSchema, ListPromptsRequestSchema, ListToolsRequestSchema } = await import(
-    `sdk-${version}/types.js`
-  );
-  const onList = (server, list) => server.setRequestHandler(ListToolsRequestSchema, list);
-  const onPrompts = (server, list) => server.setRequestHandler(ListPromptsRequestSchema, list);
+  const isV2 = version === '2';
+  const load = (file) => import(`sdk-${version}/${file}.js`);
+  const { Server } = await (isV2 ? import('@modelcontextprotocol/server') : load('server/index'));
+  const { NodeStreamableHTTPServerTransport, StreamableHTTPServerTransport } = await (isV2
+    ? import('@modelcontextprotocol/node')
+    : load('server/streamableHttp'));
+  const Transport = NodeStreamableHTTPServerTransport ?? StreamableHTTPServerTransport;
+  const types = isV2 ? {} : await load('types');
+  const on = (server, method, handler) =>
+    server.setRequestHandler(isV2 ? method : types[SCHEMAS[method]], handler);
+  const onList = (server, list) => on(server, 'tools/list', list);
+  const onPrompts = (server, list) => on(server, 'prompts/list', list);
   const onCall = (server, call) =>
-    server.setRequestHandler(CallToolRequestSchema, ({ params }, extra) =>
-      call(params, {
-        extra,
-        notify: extra.sendNotification,
-        signal: extra.signal,
-        token: params._meta?.progressToken,
-      }),
-    );
-  return { Server, Transport, onList, onPrompts, onCall };
+    on(server, 'tools/call', ({ params }, extra) => {
+      const { signal, notify, _meta } = isV2
+        ? { ...extra.mcpReq, notify: (message) => extra.mcpReq.notify(message), _meta: params._meta }
+        : { ...extra, notify: extra.sendNotification };
+      return call(params, { extra, notify, signal, token: _meta?.progressToken });
+    });
+  return { Server, Transport, on, onList, onPrompts, onCall };
 }
 
 /** The client of a version. `2-stdio`, `1.32-stdio`: its transport for stdio. */
