@@ -27,17 +27,17 @@ const INITIALIZED = {
 /** Asks a transport of its own. An app that refuses to be asked, or answers without its server, is served as the SDK's own. */
 export async function appOf(transport: TransportClass, enableJsonResponse: boolean): Promise<App> {
   const app = { hasSessions: true, answersInJson: false };
-  const asked = new transport({ sessionIdGenerator: randomUUID, enableJsonResponse });
   try {
+    const asked = new transport({ sessionIdGenerator: randomUUID, enableJsonResponse });
     const type = await Promise.race([
       answered(asked, app),
       asked.start().then(() => exchange(asked, headersFor(), initializeOf(INITIALIZE))),
     ]);
     app.answersInJson = type === 'application/json';
+    await asked.close();
   } catch {
     // What is known by now counts.
   }
-  await asked.close();
   return app;
 }
 
