@@ -17,7 +17,10 @@ export interface DurableOptions extends Options {
    * `sessionIdGenerator` has no sessions: it gets its requests as they are, `createServer` gets no session, and nothing is kept.
    */
   transport: TransportClass;
-  /** Whether requests are answered by one JSON body, as the SDK's option of this name has it: false, by a stream of events. */
+  /**
+   * Whether a request is answered by one JSON body, as by the SDK's option of this name: false, by a stream of events. What a
+   * handler sends before its answer is dropped then, and a call whose connection breaks can't be resumed.
+   */
   enableJsonResponse?: boolean;
   /**
    * Who sends a request: a session takes part in requests of the caller that began it, and of nobody else. Any
