@@ -322,14 +322,15 @@ impl Registry {
         if keepers.is_empty() {
             self.service_keepers.remove(&of);
         }
-        self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
-        self.service_served
-            .insert(*process, (of.clone(), keeper.of.clone()));
+        // Before the keeper is off the record: a daemon that is killed between the two would find neither.
         match (edited, why) {
             (Some(now), _) => self.note_service_loss(&of, Some(now), Loss::Edited),
             (None, Some(why)) => self.note_service_loss(&of, keeper.of.clone(), why),
             (None, None) => {}
         }
+        self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
+        self.service_served
+            .insert(*process, (of.clone(), keeper.of.clone()));
         self.drop_idle_service(&of.0);
         Some(keeper)
     }

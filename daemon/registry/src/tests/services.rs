@@ -164,7 +164,17 @@ fn what_a_session_has_lost_is_on_record_with_its_reason_until_it_was_told() {
         bench.registry.swept(&process(pid));
     };
     keep(&mut bench, 50);
-    exit(&mut bench, 50);
+    bench.registry.take_effects();
+    bench.registry.exited(&[process(50)]);
+    let effects = bench.registry.take_effects();
+    let at = |is_it: fn(&Effect) -> bool| effects.iter().position(is_it).expect("an effect");
+    let noted = at(|effect| matches!(effect, Effect::SaveServiceLoss(..)));
+    let gone = at(|effect| matches!(effect, Effect::SaveKeeper(None, _)));
+    assert!(
+        noted < gone,
+        "a daemon that is killed between the two finds one of them"
+    );
+    bench.registry.swept(&process(50));
     assert_eq!(lost(&bench), [Loss::Killed]);
     keep(&mut bench, 51);
     let ends =
