@@ -4,7 +4,7 @@
 use mcp_sessiond_tests::{Daemon, HttpClient, Reply, Serve, World, until};
 use serde_json::{Value, json};
 
-use super::{bundle, serving};
+use super::{bundle, serving, upstream};
 use crate::several;
 use crate::wrap::{counter, gate, open};
 
@@ -149,6 +149,19 @@ fn what_a_session_has_lost_is_forgotten_with_it() {
     kill_keeper(&world);
     client.ask("DELETE", &[], "").must_be(204);
     until_lost(&world, 0);
+}
+
+#[test]
+#[ignore = "needs node"]
+fn what_a_server_elsewhere_has_forgotten_is_told() {
+    let (_world, _daemon, mut server, serve) = upstream::behind("http.hold_ms = 30000", &[]);
+    let mut client = serve.connected("2025-11-25");
+    assert_eq!(client.text("increment", &json!({})), "1");
+    server.kill();
+    server.start_again();
+    let told = [increment(&mut client), increment(&mut client)].concat();
+    let forgotten = "a new session was begun, since the server has forgotten the previous one: what was in that is lost";
+    assert_eq!(told, [forgotten]);
 }
 
 /// Also over a daemon that is killed.

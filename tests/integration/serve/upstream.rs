@@ -27,7 +27,7 @@ fn rmcp() -> Vec<String> {
 }
 
 /// A world with a daemon, with an Express server, and with `serve` in front of it.
-fn behind(configuration: &str, options: &[&str]) -> (World, Daemon, Upstream, Serve) {
+pub(super) fn behind(configuration: &str, options: &[&str]) -> (World, Daemon, Upstream, Serve) {
     in_front_of(&express(), configuration, options)
 }
 
