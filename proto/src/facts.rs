@@ -20,6 +20,10 @@ pub const PROBES_MAX: u32 = 2;
 /// The most bytes of a server's own error that are remembered. Others are answered with -32601.
 pub const DISCOVER_ERROR_MAX: usize = 4 * 1024;
 
+/// The error by which a probe is refused in a server's place where its own error is not known, or is
+/// too long.
+pub const PLAIN_REFUSAL: &str = r#"{"code":-32601,"message":"Method not found: server/discover"}"#;
+
 /// The most bytes of a `serverInfo.version` that are remembered. A longer one counts as none.
 pub const VERSION_MAX: usize = 128;
 

@@ -49,7 +49,7 @@ impl Door {
 }
 
 /// How often a server was started.
-fn starts(world: &World) -> usize {
+pub(crate) fn starts(world: &World) -> usize {
     let ledger = fs::read_to_string(world.root().join("ledger")).unwrap_or_default();
     ledger
         .lines()

@@ -16,6 +16,7 @@ mod load;
 mod losses;
 mod modern;
 mod page;
+mod probes;
 mod streams;
 mod upstream;
 

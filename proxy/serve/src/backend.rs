@@ -181,6 +181,12 @@ pub trait Backends: Send + Sync {
     /// When another machine has it, or the daemon could not be asked.
     fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>>;
 
+    /// A client asks for MCP 2026-07-28. True: it is known without a server that none speaks it.
+    /// Called again only after a while.
+    fn note_probe(&self) -> BoxFuture<'_, bool> {
+        Box::pin(std::future::ready(false))
+    }
+
     /// This session has ended.
     fn forget(&self, _: &SessionId) {}
 

@@ -274,6 +274,11 @@ impl Backends for Bundles {
         claim(&self.0.service, session).boxed()
     }
 
+    /// A bundle speaks the era before.
+    fn note_probe(&self) -> BoxFuture<'_, bool> {
+        std::future::ready(true).boxed()
+    }
+
     fn stop_all(&self) -> BoxFuture<'_, Vec<SessionId>> {
         self.0.service.stop_all().boxed()
     }

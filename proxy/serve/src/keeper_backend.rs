@@ -79,6 +79,10 @@ impl Backends for Keepers {
         claim(&self.service, session).boxed()
     }
 
+    fn note_probe(&self) -> BoxFuture<'_, bool> {
+        self.service.note_probe(&self.command).boxed()
+    }
+
     fn stop_all(&self) -> BoxFuture<'_, Vec<SessionId>> {
         self.service.stop_all().boxed()
     }

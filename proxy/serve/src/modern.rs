@@ -11,15 +11,16 @@
 //!
 //! - `envelope.rs`: what a POST says of itself. `params.rs`: arguments that are repeated in
 //!   headers.
-//! - `callers.rs`: the servers of all callers. `discover.rs`: what a server speaks.
+//! - `callers.rs`: the servers of all callers. `era.rs`: what a server speaks of which nothing is
+//!   known.
 //! - `server.rs`: one of them. `pending.rs`: requests that it was sent. `open_requests.rs`: to
 //!   which of them a message of the server belongs. `usage.rs`: whether it is in use.
 //! - `reply.rs`: the response.
 //! - `forward.rs`: a server that speaks HTTP itself gets the requests as they came.
 
 mod callers;
-mod discover;
 mod envelope;
+mod era;
 mod forward;
 mod open_requests;
 mod params;

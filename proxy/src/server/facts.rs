@@ -7,7 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use mcp_sessiond_client::{Control, Options};
-use mcp_sessiond_proto::facts::{Facts, FactsRequest, LearnRequest, Learned, ServerDigest};
+use mcp_sessiond_proto::facts::{
+    Discover, Facts, FactsRequest, LearnRequest, Learned, PROBES_MAX, ServerDigest,
+};
 use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
 
@@ -58,12 +60,22 @@ pub(crate) fn digest_of_remote(address: &str, headers: &BTreeMap<String, String>
 pub(crate) struct ServerFacts {
     control: Control,
     server: ServerDigest,
+    wait: Duration,
 }
 
 impl ServerFacts {
     pub(crate) fn new(options: Options, server: ServerDigest) -> Self {
-        let control = Control::new(options.timeout(FACTS_WAIT));
-        Self { control, server }
+        Self::within(FACTS_WAIT, options, server)
+    }
+
+    /// The same for a front that can do nothing without the daemon, and waits for it for so long.
+    pub(crate) fn within(wait: Duration, options: Options, server: ServerDigest) -> Self {
+        let control = Control::new(options.timeout(wait));
+        Self {
+            control,
+            server,
+            wait,
+        }
     }
 
     /// What is known.
@@ -75,9 +87,25 @@ impl ServerFacts {
             let request = request.clone();
             async move { connection.find_facts(context, request).await.map(Ok) }
         });
-        let found = timeout(FACTS_WAIT, found).await;
+        let found = timeout(self.wait, found).await;
         self.control.hang_up();
         found.ok().and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// A client probes. True: it is refused in the server's place, as far as is known. After so many
+    /// in a row that went no further, that may be wrong, and is forgotten.
+    pub(crate) async fn note_probe(&self) -> bool {
+        let Facts { discover, probed } = self.find().await;
+        if !discover.as_ref().is_some_and(Discover::is_answered_for) {
+            return false;
+        }
+        let is_wrong = probed >= PROBES_MAX;
+        self.learn(match is_wrong {
+            true => Learned::Forgotten {},
+            false => Learned::Probed {},
+        })
+        .await;
+        !is_wrong
     }
 
     /// Something was seen.
@@ -90,7 +118,7 @@ impl ServerFacts {
             let request = request.clone();
             async move { connection.learn_fact(context, request).await.map(Ok) }
         });
-        drop(timeout(FACTS_WAIT, told).await);
+        drop(timeout(self.wait, told).await);
         self.control.hang_up();
     }
 }

@@ -24,6 +24,7 @@ use mcp_sessiond_client::{Control, Options as ControlOptions, SessionError, Star
 use mcp_sessiond_process::executable;
 use mcp_sessiond_proto::backends::{StopReason, StopRequest};
 use mcp_sessiond_proto::debug::Page;
+use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::services::{FindRequest, ServeRequest, ServiceLease, ServiceLossesRequest};
 use mcp_sessiond_proto::types::LossToldRequest;
 use mcp_sessiond_proto::{
@@ -35,7 +36,7 @@ pub use link::{Gone, Message};
 use link::{KeeperAddress, Link};
 
 use super::connector::START_MAX;
-use super::facts::digest_of;
+use super::facts::{ServerFacts, digest_of};
 use crate::keeper::dial::DialError;
 use crate::keeper::launch::{BackendOf, Launch, Report};
 use crate::keeper::silence::Silence;
@@ -128,6 +129,14 @@ pub struct Command {
     pub environment: Vec<(OsString, OsString)>,
     /// Where it runs.
     pub home: Option<PathBuf>,
+}
+
+impl Command {
+    /// Identifies what it starts, with the program's files as they are now: in a thread that may
+    /// wait for them.
+    fn digest(&self) -> ServerDigest {
+        digest_of(&self.program, &self.environment, self.home.as_deref())
+    }
 }
 
 /// This process's lease on a service's name. The daemon ends it when the process exits.
@@ -262,6 +271,21 @@ impl Service {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// A client begins with `server/discover`. True: it is refused in the place of this command's
+    /// server, since a keeper or a front has seen that such a server refuses that, exits or says
+    /// nothing. After some clients in a row that did not go on with `initialize`, a server is asked
+    /// once more.
+    pub async fn note_probe(&self, command: &Command) -> bool {
+        let command = command.clone();
+        let Ok(server) = tokio::task::spawn_blocking(move || command.digest()).await else {
+            return false;
+        };
+        let options = ControlOptions::default().start(Start::Never);
+        ServerFacts::within(ATTACH_WAIT, options, server)
+            .note_probe()
+            .await
     }
 
     /// Makes sure that the backend of a session of this service may run on this machine, where
@@ -501,11 +525,6 @@ impl Service {
                 ..
             } = &*service.0;
             let binary: &Path = binary;
-            let server = digest_of(
-                &command.program,
-                &command.environment,
-                command.home.as_deref(),
-            );
             let launch = Launch {
                 descriptors: *descriptors,
                 binary,
@@ -513,7 +532,7 @@ impl Service {
                     session,
                     service: Some(name.clone()),
                     backend,
-                    server: Some(server),
+                    server: Some(command.digest()),
                     epoch: service.epoch(),
                 },
                 wait: KEEPER_WAIT,

@@ -16,7 +16,7 @@ use mcp_sessiond_jsonrpc::answers;
 use mcp_sessiond_jsonrpc::message::{Kind, Line, Message};
 use mcp_sessiond_jsonrpc::readable::Readable;
 use mcp_sessiond_proto::Json;
-use mcp_sessiond_proto::facts::{DISCOVER_ERROR_MAX, Discover, Learned, PROBES_MAX};
+use mcp_sessiond_proto::facts::{DISCOVER_ERROR_MAX, Discover, Learned, PLAIN_REFUSAL, PROBES_MAX};
 
 use super::life::{FirstRequest, Life};
 use super::{Effect, Purpose, Relay};
@@ -30,9 +30,6 @@ pub(super) const PROBE: &str = "server/discover";
 const OTHER_VERSION: i64 = -32022;
 /// Codes of MCP 2026-07-28 that say nothing about the server's era: an argument is missing.
 const NO_TEACHERS: [i64; 2] = [-32020, -32021];
-
-/// What a probe is refused with where the server's own error is not known, or too long.
-const PLAIN_REFUSAL: &str = r#"{"code":-32601,"message":"Method not found: server/discover"}"#;
 
 /// What was seen of both eras.
 #[derive(Default)]

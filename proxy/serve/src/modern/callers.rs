@@ -11,10 +11,10 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared, join_all};
 use mcp_sessiond_client::{Caller, Session, SessionId, SessionStatus, Update};
 use mcp_sessiond_http_session::handshake::VERSIONS;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
-use super::discover::{Era, discover};
 use super::envelope::{self, VERSION, unsupported};
+use super::era::{self, CLIENT_WAIT, Era};
 use super::pending::{PendingRequest, send_request};
 use super::server::{RequestGuard, Server};
 use crate::backend::Backend;
@@ -22,11 +22,8 @@ use crate::live::handshake::{EarlyLines, within_hold};
 use crate::live::{self, same_caller, terminate};
 use crate::refusal::Refusal;
 
-/// How long a client waits until a server has said that it speaks this version. By then it is told
-/// that the server doesn't: some servers ignore what comes before `initialize`. The question stays
-/// for as long as a server may take to start.
-const CLIENT_WAIT: Duration = Duration::from_secs(20);
-/// After this time a server is asked again that has said nothing, or has ended.
+/// How long nothing is asked, neither a server nor the daemon, after it was found that servers don't
+/// speak this version.
 const OLDER_ERA_FOR: Duration = Duration::from_secs(60);
 
 /// What the ids of these sessions begin with.
@@ -34,18 +31,10 @@ const PREFIX: &str = "modern-";
 
 /// A server that is being started, or runs. All clients that wait for it share its start, and how
 /// that fails.
-type Starting = Shared<BoxFuture<'static, Result<Arc<Server>, NoModernServer>>>;
-
-/// Whether a server was asked that does not speak this version.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum OlderEra {
-    /// None was.
-    #[default]
-    No,
-    /// One has ended, said nothing, or failed at the question: that counts until then.
-    Until(Instant),
-    /// One has said so.
-    Yes,
+#[derive(Clone)]
+struct Starting {
+    since: Instant,
+    server: Shared<BoxFuture<'static, Result<Arc<Server>, NoModernServer>>>,
 }
 
 /// Servers that were not heard yet, by their sessions.
@@ -55,7 +44,8 @@ type Discovering = HashMap<SessionId, (Session, Arc<dyn Backend>)>;
 #[derive(Default)]
 pub struct Callers {
     servers: Mutex<Vec<(Caller, Starting)>>,
-    older: Mutex<OlderEra>,
+    /// Until when all clients are told that servers don't speak this version.
+    older_until: tokio::sync::Mutex<Option<Instant>>,
     /// The servers that are being asked.
     discovering: Mutex<Discovering>,
     has_ended: AtomicBool,
@@ -75,7 +65,7 @@ pub fn version_of(id: &SessionId) -> Option<&'static str> {
 impl Callers {
     fn servers(&self) -> MutexGuard<'_, Vec<(Caller, Starting)>> {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        servers.retain(|(_, starting)| match starting.peek() {
+        servers.retain(|(_, starting)| match starting.server.peek() {
             Some(Ok(server)) => !server.has_ended(),
             Some(Err(_)) => false,
             None => true,
@@ -87,10 +77,6 @@ impl Callers {
         self.discovering
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn older(&self) -> MutexGuard<'_, OlderEra> {
-        self.older.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many servers there are, with those that are being started.
@@ -153,19 +139,18 @@ impl Callers {
         caller: &Caller,
         version: &str,
     ) -> Result<RequestGuard, Refusal> {
-        if self.is_older() {
-            return Err(unsupported(version, &VERSIONS));
-        }
         loop {
             let known = find(&self.servers(), caller);
             let starting = match known {
                 Some(starting) => starting,
+                None if self.is_older(shared).await => return Err(unsupported(version, &VERSIONS)),
                 None => {
                     room()?;
                     self.start(shared, caller)
                 }
             };
-            let server = match timeout(CLIENT_WAIT, starting).await {
+            let until = starting.since + CLIENT_WAIT;
+            let server = match timeout_at(until, starting.server).await {
                 Ok(Ok(server)) => server,
                 Ok(Err(NoModernServer::Refused(refusal))) => return Err(refusal),
                 Ok(Err(NoModernServer::Older)) | Err(_) => {
@@ -178,14 +163,18 @@ impl Callers {
         }
     }
 
-    /// Whether a server has said that it does not speak this version, or has failed a short while
-    /// ago.
-    fn is_older(&self) -> bool {
-        match *self.older() {
-            OlderEra::No => false,
-            OlderEra::Until(until) => Instant::now() < until,
-            OlderEra::Yes => true,
+    /// Whether servers don't speak this version, as far as is known.
+    async fn is_older(&self, shared: &live::Shared) -> bool {
+        // Clients that come at the same time count as one.
+        let mut older_until = self.older_until.lock().await;
+        if older_until.is_some_and(|until| Instant::now() < until) {
+            return true;
         }
+        let is_older = shared.backends.note_probe().await;
+        if is_older {
+            *older_until = Some(Instant::now() + OLDER_ERA_FOR);
+        }
+        is_older
     }
 
     /// Starts a server, in a task of its own: a client that hangs up leaves nothing half made.
@@ -195,10 +184,14 @@ impl Callers {
             return starting;
         }
         let (callers, shared, of) = (self.clone(), shared.clone(), caller.clone());
-        let starting = async move { callers.begin(&shared, &of).await }
+        let server = async move { callers.begin(&shared, &of).await }
             .boxed()
             .shared();
-        tokio::spawn(starting.clone());
+        tokio::spawn(server.clone());
+        let starting = Starting {
+            since: Instant::now(),
+            server,
+        };
         servers.push((caller.clone(), starting.clone()));
         starting
     }
@@ -207,7 +200,7 @@ impl Callers {
         let servers = self.servers();
         servers
             .iter()
-            .filter_map(|(_, starting)| starting.peek()?.clone().ok())
+            .filter_map(|(_, starting)| starting.server.peek()?.clone().ok())
             .collect()
     }
 
@@ -270,20 +263,22 @@ impl Callers {
         let backend = shared.backends.backend(session).await?;
         self.discovering()
             .insert(session.id().clone(), (session.clone(), backend.clone()));
-        let (speaks, early) = match self.has_ended.load(Ordering::Relaxed) {
-            true => (Era::Unknown, Vec::new()),
-            false => discover(&*backend).await,
+        let era = match self.has_ended.load(Ordering::Relaxed) {
+            true => Era::Older,
+            false => era::ask(&*backend).await,
         };
         self.discovering().remove(session.id());
-        *self.older() = match speaks {
-            Era::Modern => {
+        match era {
+            Era::Modern(early) => {
                 let ready = Update::default().status(SessionStatus::ready());
                 within_hold(shared.settings.hold, session.update(ready)).await?;
                 return Ok((backend, early));
             }
-            Era::Older => OlderEra::Yes,
-            Era::Unknown => OlderEra::Until(Instant::now() + OLDER_ERA_FOR),
-        };
+            Era::Late => {}
+            Era::Older => {
+                *self.older_until.lock().await = Some(Instant::now() + OLDER_ERA_FOR);
+            }
+        }
         backend.end().await;
         // Some servers can't be started while another one of them runs, and the next request may be
         // `initialize`.
