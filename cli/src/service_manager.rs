@@ -4,6 +4,7 @@
 //! for both.
 
 mod files;
+mod last_line;
 #[cfg(any(target_os = "macos", test))]
 mod launchd;
 mod serve_unit;
@@ -14,11 +15,12 @@ mod systemd;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use mcp_sessiond_process::directory::Directory;
 use mcp_sessiond_proto::paths;
 
-use self::files::{Change, File, compare, former, write};
+use self::files::{Change, File, Former, compare, write};
 use self::serve_unit::Unit;
 pub(crate) use self::serve_unit::{Name, ServeCommand};
 
@@ -55,6 +57,9 @@ pub(crate) enum ServiceError {
     NoManager(String),
     #[error("{0}")]
     Failed(String),
+    /// What was to be started would exit at once, with this code.
+    #[error("{sentence}")]
+    NoStart { code: u8, sentence: String },
 }
 
 impl ServiceError {
@@ -68,6 +73,7 @@ impl ServiceError {
             Self::NotThere(_) => NO_INPUT,
             Self::NoManager(_) => UNAVAILABLE,
             Self::Failed(_) => SOFTWARE,
+            Self::NoStart { code, .. } => *code,
         }
     }
 }
@@ -267,7 +273,7 @@ pub(crate) fn report(done: Result<(), ServiceError>) -> ExitCode {
 fn show_install(serve: Option<&(Name, ServeCommand)>, starts: bool) -> Result<(), ServiceError> {
     let service = Service::of_this_machine()?;
     let files = files(&service, serve)?;
-    let before = former(&files.iter().map(compare).collect::<Result<Vec<_>, _>>()?);
+    let before = files::former(&files.iter().map(compare).collect::<Result<Vec<_>, _>>()?);
     for file in &files {
         print_line(format_args!("# {}\n{}", file.path.display(), file.text));
     }
@@ -286,6 +292,10 @@ fn do_install(serve: Option<&(Name, ServeCommand)>, starts: bool) -> Result<(), 
     let files = files(&service, serve)?;
     manager::check_reachable()?;
     let found = files.iter().map(compare).collect::<Result<Vec<_>, _>>()?;
+    let unit = unit(serve.map(|(name, _)| name));
+    let former = former_files(&files);
+    let began = SystemTime::now();
+    let was_running = manager::unit_state(&unit).pid.is_some();
     write_files(&files, &found)?;
     if files.is_empty() {
         print_line(PACKAGED);
@@ -294,8 +304,20 @@ fn do_install(serve: Option<&(Name, ServeCommand)>, starts: bool) -> Result<(), 
     // used.
     Directory::open(Path::new(&service.directory))
         .map_err(|error| ServiceError::Failed(error.to_string()))?;
-    for step in manager::steps(&unit(serve.map(|(name, _)| name)), former(&found), starts)? {
-        step.run()?;
+    let mut steps = manager::steps(&unit, files::former(&found), starts)?.into_iter();
+    while let Some(step) = steps.next() {
+        let Err(error) = step.run() else { continue };
+        if let Unit::Daemon = unit {
+            return Err(error);
+        }
+        // The last step starts it, and the manager does not say what is wrong with it.
+        let has_started = starts && steps.len() == 0;
+        let said = has_started.then(|| last_line::of(manager::log(&unit), began));
+        let why = said.flatten().unwrap_or_else(|| error.to_string());
+        let now = take_back(&unit, &files, &former, was_running);
+        return Err(ServiceError::Failed(format!(
+            "the service did not start, and {now}: {why}"
+        )));
     }
     let socket = service.socket();
     match (serve, starts) {
@@ -324,6 +346,41 @@ fn do_install(serve: Option<&(Name, ServeCommand)>, starts: bool) -> Result<(), 
             service.binary,
             built.display()
         ));
+    }
+    Ok(())
+}
+
+/// What there is where these files are to be.
+fn former_files(files: &[File]) -> Vec<File> {
+    let former = files.iter().filter_map(|file| {
+        let text = std::fs::read_to_string(&file.path).ok()?;
+        let path = file.path.clone();
+        Some(File { path, text })
+    });
+    former.collect()
+}
+
+/// A service does not start with these files: it is to be as it was. Returns how that went.
+fn take_back(unit: &Unit, files: &[File], former: &[File], was_running: bool) -> String {
+    let is_new = former.is_empty();
+    let done = if is_new {
+        let paths: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
+        remove(unit, &paths)
+    } else {
+        put_back(unit, former, was_running)
+    };
+    match done {
+        Err(error) => error.to_string(),
+        Ok(()) if is_new => "its unit was removed".to_owned(),
+        Ok(()) => "its unit is the former one again".to_owned(),
+    }
+}
+
+fn put_back(unit: &Unit, former: &[File], was_running: bool) -> Result<(), ServiceError> {
+    let found = former.iter().map(compare).collect::<Result<Vec<_>, _>>()?;
+    write_files(former, &found)?;
+    for step in manager::steps(unit, Former::Different, was_running)? {
+        step.run()?;
     }
     Ok(())
 }
@@ -381,19 +438,7 @@ fn do_uninstall(serve: Option<&Name>) -> Result<(), ServiceError> {
             "The units are those of a package, and stay until that is removed. They are disabled for this user.",
         );
     }
-    for step in manager::removal_steps(&unit)? {
-        step.run()?;
-    }
-    for path in &files {
-        match std::fs::remove_file(path) {
-            Ok(()) => print_line(format_args!("removed  {}", path.display())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(ServiceError::file(path, &error)),
-        }
-    }
-    for step in manager::cleanup_steps(&unit) {
-        step.run()?;
-    }
+    remove(&unit, &files)?;
     if let Some((directory, socket)) = socket
         .as_deref()
         .and_then(|socket| Some((socket.parent()?, socket)))
@@ -411,6 +456,24 @@ fn do_uninstall(serve: Option<&Name>) -> Result<(), ServiceError> {
              `mcp-sessiond debug sweep --service serve.{} --older-than 0s`",
             name.as_str()
         ));
+    }
+    Ok(())
+}
+
+/// Ends a service, and removes its files.
+fn remove(unit: &Unit, files: &[PathBuf]) -> Result<(), ServiceError> {
+    for step in manager::removal_steps(unit)? {
+        step.run()?;
+    }
+    for path in files {
+        match std::fs::remove_file(path) {
+            Ok(()) => print_line(format_args!("removed  {}", path.display())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(ServiceError::file(path, &error)),
+        }
+    }
+    for step in manager::cleanup_steps(unit) {
+        step.run()?;
     }
     Ok(())
 }

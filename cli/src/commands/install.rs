@@ -17,11 +17,11 @@ Writes a user service for this executable, for systemd or launchd, and has the s
 after an upgrade or from another place; it says what has changed. If MCP_SESSIOND_DIR is set, the service is for that directory; clients without that variable look in the usual one. If a system package has installed units for this executable, it enables those and writes none.
 
 With `--serve NAME` it writes a service for `mcp-sessiond serve --name NAME` with the options and the command that follow, and starts \
-it. The service starts again at each login and whenever it ends. `serve` and the servers behind it run in this directory, \
+it. Where that fails, it prints the last line of the service's log, and takes back what it has written. The service starts again at each login and whenever it ends. `serve` and the servers behind it run in this directory, \
 with this shell's PATH; all other variables are the service manager's. Servers survive when the service is restarted. If `serve` exits \
 with 64, 65, 66, 70, 75, 126 or 127, systemd does not start it again.
 
-Exit codes: 0; 64 bad usage or directory; 69 neither a systemd user manager nor launchd can be reached; 70 it failed.
+Exit codes: 0; 64 bad usage or directory; 69 neither a systemd user manager nor launchd can be reached; 70 it failed; 75 another process listens there; 127 there is no such command.
 
 Examples:
   mcp-sessiond install --dry-run
@@ -51,7 +51,16 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 fn install(arguments: &Arguments) -> Result<(), ServiceError> {
     let serve = match (&arguments.serve, arguments.serving.first()) {
-        (Some(name), _) => Some((name.clone(), serve_command(name, &arguments.serving)?)),
+        (Some(name), _) => {
+            let (command, checked) = serve_command(name, &arguments.serving)?;
+            let is_running = || service_manager::unit_state(Some(name)).pid.is_some();
+            if !arguments.dry_run
+                && let Some((code, sentence)) = checked.why_no_start(is_running())
+            {
+                return Err(ServiceError::NoStart { code, sentence });
+            }
+            Some((name.clone(), command))
+        }
         (None, Some(word)) => return Err(ServiceError::Usage(unexpected(word))),
         (None, None) => None,
     };
@@ -61,8 +70,24 @@ fn install(arguments: &Arguments) -> Result<(), ServiceError> {
 /// This build has no `serve`.
 #[cfg(not(feature = "http"))]
 mod serve {
-    pub(super) fn check(_: &[std::ffi::OsString]) -> Result<(String, usize), String> {
+    pub(super) enum Checked {}
+
+    pub(super) fn check(_: &[std::ffi::OsString]) -> Result<Checked, String> {
         Err(crate::extras::absent("`serve`", "http"))
+    }
+
+    impl Checked {
+        pub(super) fn command_len(&self) -> usize {
+            match *self {}
+        }
+
+        pub(super) fn at(&self) -> String {
+            match *self {}
+        }
+
+        pub(super) fn why_no_start(self, _: bool) -> Option<(u8, String)> {
+            match self {}
+        }
     }
 }
 
@@ -86,11 +111,14 @@ fn unexpected(word: &OsString) -> String {
 }
 
 /// As it would run here and now with these words after `serve`.
-fn serve_command(name: &Name, words: &[OsString]) -> Result<ServeCommand, ServiceError> {
+fn serve_command(
+    name: &Name,
+    words: &[OsString],
+) -> Result<(ServeCommand, serve::Checked), ServiceError> {
     let given = ["--name", name.as_str()].map(OsString::from);
     let given: Vec<OsString> = given.into_iter().chain(words.iter().cloned()).collect();
-    let (at, command) = serve::check(&given).map_err(ServiceError::Usage)?;
-    let (options, command) = given.split_at(given.len() - command);
+    let checked = serve::check(&given).map_err(ServiceError::Usage)?;
+    let (options, command) = given.split_at(given.len() - checked.command_len());
     let options = options.strip_suffix(&["--".into()]).unwrap_or(options);
     let separator = OsString::from("--");
     let separator = (!command.is_empty()).then_some(&separator);
@@ -101,12 +129,13 @@ fn serve_command(name: &Name, words: &[OsString]) -> Result<ServeCommand, Servic
     let path = std::env::var_os("PATH")
         .map(PathBuf::from)
         .unwrap_or_default();
-    Ok(ServeCommand {
+    let command = ServeCommand {
         arguments: arguments.collect::<Result<_, _>>()?,
         directory: writable(&directory)?,
         path: writable(Path::new(&path))?,
-        at,
-    })
+        at: checked.at(),
+    };
+    Ok((command, checked))
 }
 
 /// A word as text that can stand in a file.
@@ -132,6 +161,7 @@ mod tests {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
         serve_command(&"x".parse().expect("a name"), &words)
             .expect("good usage")
+            .0
             .arguments
     }
 

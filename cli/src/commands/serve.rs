@@ -14,7 +14,7 @@ use clap::{Args, Parser};
 use mcp_sessiond_client::{Label, Start};
 use mcp_sessiond_daemon::config::{self, Config};
 use mcp_sessiond_process::{digest, executable};
-use mcp_sessiond_serve::run::{StartError, run as serve};
+use mcp_sessiond_serve::run::{StartError, check_listen, run as serve};
 use mcp_sessiond_serve::settings::{Listen, Servers, Settings, Target};
 use mcp_sessiond_serve::upstream::server_at;
 use mcp_sessiond_upstream::Remote;
@@ -150,9 +150,15 @@ struct Alone {
     arguments: Arguments,
 }
 
-/// Whether `serve` takes these words. Returns where it would listen, and how many of the words are
-/// a server's command.
-pub(crate) fn check(words: &[OsString]) -> Result<(String, usize), String> {
+/// Words that `serve` takes.
+pub(crate) struct Checked {
+    listen: Listen,
+    /// A server's command; empty where there is none.
+    command: Vec<OsString>,
+}
+
+/// Whether `serve` takes these words.
+pub(crate) fn check(words: &[OsString]) -> Result<Checked, String> {
     let parsed = Alone::try_parse_from(words).map_err(|error| {
         let text = error.to_string();
         text.strip_prefix("error: ")
@@ -162,20 +168,44 @@ pub(crate) fn check(words: &[OsString]) -> Result<(String, usize), String> {
     })?;
     let Arguments {
         listen: At(listen),
-        command,
+        mut command,
         unkept,
         ..
     } = parsed.arguments;
     if unkept {
         return Err(UNKEPT.to_owned());
     }
-    let at = match listen {
-        Listen::Tcp(at) => format!("http://{at}/mcp"),
-        Listen::Unix(path) => format!("unix:{}", path.display()),
-    };
     let names = servers::names_in(&command, before(words.to_vec(), &command));
-    let is_command = names.map_err(|error| error.to_string())?.is_none();
-    Ok((at, if is_command { command.len() } else { 0 }))
+    if names.map_err(|error| error.to_string())?.is_some() {
+        command.clear();
+    }
+    Ok(Checked { listen, command })
+}
+
+impl Checked {
+    /// How many of the words are a server's command.
+    pub(crate) fn command_len(&self) -> usize {
+        self.command.len()
+    }
+
+    /// Where it would listen.
+    pub(crate) fn at(&self) -> String {
+        match &self.listen {
+            Listen::Tcp(at) => format!("http://{at}/mcp"),
+            Listen::Unix(path) => format!("unix:{}", path.display()),
+        }
+    }
+
+    /// Why it would not start here: its exit code, and a sentence. With `is_running` it listens
+    /// already, and would be started again.
+    pub(crate) fn why_no_start(self, is_running: bool) -> Option<(u8, String)> {
+        let is_command = !self.command.is_empty();
+        let missing = is_command.then(|| wrap::program(self.command).why_missing());
+        missing.flatten().or_else(|| {
+            let listens = (!is_running).then(|| check_listen(&self.listen));
+            Some((TEMPORARY, listens?.err()?.to_string()))
+        })
+    }
 }
 
 pub(crate) fn run(arguments: Arguments) -> ExitCode {

@@ -233,10 +233,19 @@ pub(super) fn log(unit: &Unit) -> Log {
             .find_map(|line| line.strip_prefix(name))
             .unwrap_or_default()
     };
-    let to = match goes("StandardError=") {
-        "inherit" => goes("StandardOutput="),
-        to => to,
+    let (key, mut to) = match ("StandardError=", goes("StandardError=")) {
+        (_, "inherit") => ("StandardOutput=", goes("StandardOutput=")),
+        found => found,
     };
+    let files;
+    if ["file", "append", "truncate"].contains(&to) {
+        // systemd 252 does not say which file. The last setting counts.
+        files = answer(&["systemctl", "--user", "cat", &unit]).unwrap_or_default();
+        let mut settings = files.lines().rev();
+        to = settings
+            .find_map(|line| line.strip_prefix(key))
+            .unwrap_or(to);
+    }
     match to.split_once(':') {
         Some(("file" | "append" | "truncate", path)) => Log::File(PathBuf::from(path)),
         Some(_) => Log::Nowhere(format!(

@@ -232,6 +232,22 @@ fn announce(at: &str, inspect: bool) {
     }
 }
 
+/// Whether `serve` could listen here at the moment.
+///
+/// # Errors
+/// [`StartError::NoListener`], where something is there already.
+pub fn check_listen(listen: &Listen) -> Result<(), StartError> {
+    let (at, free) = match listen {
+        Listen::Tcp(address) => {
+            let bound = std::net::TcpListener::bind(address);
+            let free = bound.map(drop).map_err(|error| in_use(*address, error));
+            (address.to_string(), free)
+        }
+        Listen::Unix(path) => (path.display().to_string(), is_free(path)),
+    };
+    free.map_err(|error| StartError::NoListener { at, error })
+}
+
 async fn bind(listen: &Listen) -> Result<(Listener, String), StartError> {
     match listen {
         Listen::Tcp(address) => {
@@ -277,8 +293,8 @@ fn in_use(address: SocketAddr, error: io::Error) -> io::Error {
     }
 }
 
-/// Binds a socket of mode 0600, in place of one at which no process listens any more.
-fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+/// Whether there is nothing, or a socket at which no process listens any more.
+fn is_free(path: &Path) -> io::Result<()> {
     if std::os::unix::net::UnixStream::connect(path).is_ok() {
         return Err(io::Error::new(
             io::ErrorKind::AddrInUse,
@@ -286,14 +302,17 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
         ));
     }
     match std::fs::symlink_metadata(path) {
-        Ok(found) if !found.file_type().is_socket() => {
-            return Err(io::Error::new(
-                io::ErrorKind::AlreadyExists,
-                "there is something that is not a socket",
-            ));
-        }
-        _ => {}
+        Ok(found) if !found.file_type().is_socket() => Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "there is something that is not a socket",
+        )),
+        _ => Ok(()),
     }
+}
+
+/// Binds a socket of mode 0600.
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    is_free(path)?;
     let bound = mcp_sessiond_process::socket::Listener::bind(path)?;
     UnixListener::from_std(bound.into())
 }

@@ -85,3 +85,31 @@ echo "ended $code"
     );
     assert_eq!(lines.last(), Some(&"ended 0"), "{said}");
 }
+
+#[test]
+#[ignore = "needs systemd"]
+fn a_service_that_does_not_start_says_why_from_the_journal() {
+    let world = World::new(&BINARIES);
+    let said = on_machine(
+        &world,
+        r#"
+managed enable --now --quiet mcp-sessiond.socket
+mkfifo ~/listens
+mcp-sessiond serve --name test --listen unix:"$HOME"/by-hand -- cat >~/listens &
+by_hand=$!
+read -r line <~/listens
+code=0; mcp-sessiond install --serve test --listen unix:"$HOME"/service -- cat 2>&1 || code=$?
+echo "code $code, by hand $by_hand"
+kill $by_hand; wait $by_hand || true
+"#,
+    );
+    let (shown, by_hand) = said
+        .rsplit_once("code 70, by hand ")
+        .unwrap_or_else(|| panic!("{said}"));
+    let last = shown.lines().last().unwrap_or_default();
+    let why = format!(
+        "its unit was removed: process {} serves serve.test already",
+        by_hand.trim_end()
+    );
+    assert!(last.contains(&why), "{said}");
+}

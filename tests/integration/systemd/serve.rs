@@ -151,9 +151,10 @@ fn it_is_not_started_again_and_again_while_another_process_serves_the_name() {
     let world = &machine.world;
     let _daemon = world.daemon();
     log(&machine);
+    install_without_start(&machine);
     let by_hand = world.serve(&["--name", "test"], &tiny(world));
-    let refused = install(&machine, &[], &tiny(world));
-    assert_eq!(refused.status.code(), Some(70), "{refused:?}");
+    let refused = machine.run("systemctl", &["--user", "start", UNIT]);
+    assert!(!refused.status.success(), "{refused:?}");
     let properties = ["ActiveState", "NRestarts", "ExecMainStatus"];
     assert_eq!(
         properties.map(|name| machine.property(UNIT, name)),
@@ -173,16 +174,90 @@ fn it_is_not_started_again_and_again_while_another_process_serves_the_name() {
     client(&machine).initialize("2025-11-25");
 }
 
+/// Leaves the start to the test, and that of a daemon.
+fn install_without_start(machine: &Machine) {
+    // The first `--no-start` is an option of `install`, the second of `serve`.
+    let words = arguments(machine, &["--no-start"], &tiny(&machine.world));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    succeeded(&machine.sessiond(&[&["install", "--no-start"], &words[1..]].concat()));
+}
+
+/// It exits with this code, and says this in its last line.
+#[track_caller]
+fn assert_refused(refused: &std::process::Output, code: i32, words: &str) {
+    let said = String::from_utf8_lossy(&refused.stderr);
+    let last = said.lines().last().unwrap_or_default();
+    assert_eq!(refused.status.code(), Some(code), "{refused:?}");
+    assert!(last.contains(words), "{said}");
+}
+
+#[test]
+#[ignore = "needs systemd"]
+fn what_cannot_start_here_gets_no_unit() {
+    let machine = Machine::new();
+    let server = tiny(&machine.world);
+    let missing = install(&machine, &[], &["no-such-program".to_owned()]);
+    assert_refused(&missing, 127, "no-such-program can't be run");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("bound").to_string();
+    let words = [
+        "install", "--serve", "test", "--listen", &port, "--", &server[0],
+    ];
+    let own = format!("(pid {}) listens there", std::process::id());
+    assert_refused(&machine.sessiond(&words), 75, &own);
+    let _listens = std::os::unix::net::UnixListener::bind(socket(&machine)).expect("bound");
+    let taken = install(&machine, &[], &server);
+    assert_refused(&taken, 75, "another process listens there");
+    assert_eq!(files(&config(&machine.world)), Vec::<PathBuf>::new());
+}
+
+#[test]
+#[ignore = "needs systemd"]
+fn a_unit_that_does_not_start_is_removed_and_its_last_line_printed() {
+    let machine = Machine::new();
+    let world = &machine.world;
+    let _daemon = world.daemon();
+    log(&machine);
+    let before = files(&config(world));
+    let by_hand = world.serve(&["--name", "test"], &tiny(world));
+    let refused = install(&machine, &[], &tiny(world));
+    let why = format!("process {} serves", by_hand.pid());
+    assert_refused(&refused, 70, &why);
+    assert_eq!(files(&config(world)), before);
+    assert_eq!(machine.property(UNIT, "ActiveState"), "inactive");
+    drop(by_hand);
+    succeeded(&install(&machine, &[], &tiny(world)));
+    client(&machine).initialize("2025-11-25");
+}
+
+#[test]
+#[ignore = "needs systemd"]
+fn a_service_that_runs_goes_on_where_another_one_in_its_place_does_not_start() {
+    let machine = Machine::new();
+    let server = tiny(&machine.world);
+    log(&machine);
+    succeeded(&install(&machine, &[], &server));
+    let former = std::fs::read_to_string(units(&machine.world).join(UNIT)).expect("installed");
+    // It listens itself where it is to listen again.
+    succeeded(&install(&machine, &[], &server));
+    let nowhere = format!("unix:{}/nowhere/s", machine.world.root().display());
+    let words = [
+        "install", "--serve", "test", "--listen", &nowhere, "--", &server[0],
+    ];
+    assert_refused(&machine.sessiond(&words), 70, "nowhere/s: ");
+    let now = std::fs::read_to_string(units(&machine.world).join(UNIT)).expect("installed");
+    assert_eq!(now, former);
+    assert_eq!(machine.property(UNIT, "ActiveState"), "active");
+    client(&machine).initialize("2025-11-25");
+}
+
 #[test]
 #[ignore = "needs systemd"]
 fn it_waits_for_a_daemon() {
     let machine = Machine::new();
     let world = &machine.world;
     log(&machine);
-    // The first `--no-start` is an option of `install`, the second of `serve`.
-    let words = arguments(&machine, &["--no-start"], &tiny(world));
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    succeeded(&machine.sessiond(&[&["install", "--no-start"], &words[1..]].concat()));
+    install_without_start(&machine);
     let waits = |times: usize| {
         // The service makes the file with its first line.
         until("it waits for a daemon", || {
