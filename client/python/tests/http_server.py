@@ -1,10 +1,11 @@
-"""A server over HTTP on one of the SDKs, with one line added: http_server.py mcp1|mcp2|fastmcp DESCRIPTOR [JOURNAL] [store|memory|cookie]
+"""A server over HTTP on one of the SDKs, with one line added: http_server.py mcp1|mcp2|fastmcp DESCRIPTOR [JOURNAL] [store|memory|cookie|json]
 
 It prints a line once it listens. Its journal has a line for each `initialize` and each call.
 
   count {key, steps, hold, gate}  tells as many numbers as `steps` says, each as progress; after the number `hold` it waits for the
                                   file `gate`; and answers
   flood {steps, size}             tells as many numbers as fast as it can, and answers
+  big {key, bytes}                answers so many bytes
   announce                        tells of its own accord that there are other tools
   ask                             asks the client for its roots, and answers how many there are
   visits                          counts the calls of the session, in its state, and tells id and client of the session
@@ -95,6 +96,11 @@ async def flood(steps: int, size: int, ctx: Context) -> str:
     return str(steps)
 
 
+@server.tool(structured_output=False) if kind != "fastmcp" else server.tool(output_schema=None)
+async def big(key: str, bytes: int) -> str:
+    return "x" * bytes
+
+
 @server.tool()
 async def announce(ctx: Context) -> str:
     # Not on behalf of the call: `related_request_id` is not set.
@@ -152,7 +158,14 @@ if store:
         app = server.http_app(path="/mcp", event_store=store)
     app = store.around(app) if sys.argv[4] == "store" else app
 else:
-    app = server.http_app(path="/mcp") if kind == "fastmcp" else server.streamable_http_app()
+    given: Any = {"json_response": True} if sys.argv[4:] == ["json"] else {}
+    if kind == "mcp1":
+        # Its app has no options.
+        for name, value in given.items():
+            setattr(server.settings, name, value)
+        app = server.streamable_http_app()
+    else:
+        app = server.http_app(path="/mcp", **given) if kind == "fastmcp" else server.streamable_http_app(**given)
     cookie = SessionCookie() if sys.argv[4:] == ["cookie"] else None
     app = durable(guarded(app), service="test", retry_ms=100, cookie=cookie)
 listening = socket.socket(fileno=int(sys.argv[2]))

@@ -12,8 +12,9 @@ from typing import Any
 
 import support
 
-from mcp_sessiond import Options
-from mcp_sessiond.asgi import SessionCookie, durable, session_of
+from mcp_sessiond import Options, Sessions, StreamStart
+from mcp_sessiond.asgi import Durable, SessionCookie, durable, session_of
+from mcp_sessiond.asgi.settings import Settings
 
 Answer = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 UNKNOWN = "the server ended before it had answered: the outcome of this call is unknown"
@@ -73,8 +74,8 @@ class Client:
     def __init__(self, app: Any) -> None:
         self.app = app
         self.session: str | None = None
-        # Those of the events of the last response.
-        self.ids: list[str] = []
+        self.type: bytes | None = None
+        """The content type of the last response."""
         self.cookies: list[bytes] = []
 
     async def send(self, method: str, message: object = None, **headers: str) -> tuple[int, list[Any]]:
@@ -97,6 +98,7 @@ class Client:
             if part["type"] == "http.response.start":
                 status = part["status"]
                 self.cookies = [value for name, value in part["headers"] if name == b"set-cookie"]
+                self.type = dict(part["headers"]).get(b"content-type")
                 named = dict(part["headers"]).get(b"mcp-session-id")
                 self.session = named.decode() if named else self.session
             else:
@@ -105,7 +107,6 @@ class Client:
         scope = {"type": "http", "method": method, "path": "/mcp", "headers": told}
         await self.app(scope, receive, sent)
         whole = b"".join(parts).decode()
-        self.ids = [line[4:] for line in whole.split("\n") if line.startswith("id: ")]
         data = [line[6:] for line in whole.split("\n") if line.startswith("data: {")]
         return status, [json.loads(text) for text in data or [whole] if text]
 
@@ -122,6 +123,14 @@ class AnAppInside(unittest.IsolatedAsyncioTestCase):
         self.daemon = support.Daemon().start()
         self.addCleanup(self.daemon.remove)
         self.options = Options(directory=self.daemon.directory, binary=support.BINARY)
+
+    async def kept(self, client: Client) -> Any:
+        """The one message that is stored of the client's one call."""
+        assert client.session
+        session = await Sessions("test", self.options).open(client.session)
+        (stream,) = [one.id for one in await session.streams() if one.id.startswith("post-")]
+        (event,) = (await session.replay(StreamStart(stream))).events
+        return event.message
 
     async def begun(self, answer: Answer, **options: Any) -> tuple[Inside, Client]:
         inside = Inside(answer)
@@ -202,14 +211,35 @@ class AnAppInside(unittest.IsolatedAsyncioTestCase):
                 await client.initialize()
         self.assertTrue(logged.empty())
 
-    async def test_an_answer_in_json_is_an_event(self) -> None:
+    async def test_json_stays_json_however_long_it_takes_and_is_kept(self) -> None:
         async def answers(message: Any, scope: Any, send: Any) -> None:
             result = {"jsonrpc": "2.0", "id": message["id"], "result": {"session": session_of().id}}
             await inside.json(send, 200, result)
 
-        inside, client = await self.begun(answers)
+        inside = Inside(answers)
+        # Whatever the app takes is longer.
+        settings = Settings("test", begin=0, options=self.options)
+        client = Client(Durable(inside, settings))
+        await client.initialize()
         status, (said,) = await client.request("tools/call", id="seven")
         self.assertEqual((status, said["id"], said["result"]), (200, "seven", {"session": client.session}))
+        self.assertEqual(client.type, b"application/json")
+        self.assertEqual(await self.kept(client), said)
+
+    async def test_an_app_that_answers_one_call_by_events_has_it_answered_by_events(self) -> None:
+        async def answers(message: Any, scope: Any, send: Any) -> None:
+            headers = [(b"content-type", b"text/event-stream")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            for said in ({"method": "notifications/message"}, {"id": message["id"], "result": {}}):
+                body = f"data: {json.dumps({'jsonrpc': '2.0', **said})}\n\n".encode()
+                await send({"type": "http.response.body", "body": body, "more_body": "method" in said})
+
+        for begin in (0, 1):
+            client = Client(Durable(Inside(answers), Settings("test", begin=begin, options=self.options)))
+            await client.initialize()
+            status, said = await client.request("tools/call")
+            self.assertEqual((status, len(said), said[-1]["result"]), (200, 2, {}))
+            self.assertEqual(client.type, b"text/event-stream")
 
     async def test_a_session_that_nobody_uses_leaves_the_app_and_comes_back(self) -> None:
         async def answers(message: Any, scope: Any, send: Any) -> None:
@@ -248,9 +278,8 @@ class AnAppInside(unittest.IsolatedAsyncioTestCase):
         inside, client = await self.begun(answers)
         status, (said,) = await client.request("tools/call")
         self.assertEqual((status, len(said["result"]["text"])), (200, 2_000_000))
-        # Who comes back for it gets what is stored in its place.
-        status, (said,) = await client.send("GET", last_event_id=client.ids[0])
-        self.assertEqual((status, said["error"]["data"]), (200, {"outcome": "not_kept"}))
+        # What is stored in its place is short.
+        self.assertEqual((await self.kept(client))["error"]["data"], {"outcome": "not_kept"})
 
     async def test_a_cancellation_that_may_mean_one_of_two_calls_cancels_none(self) -> None:
         came: asyncio.Queue[object] = asyncio.Queue()

@@ -42,7 +42,7 @@ def durable(
     comes back. A session without requests for `idle` seconds leaves the app inside, and its next request
     restores it. After `keep_alive` seconds without an event a comment is sent. `lifetimes` says when the
     daemon ends a session, by default as it is configured. An app that begins no sessions gets requests as
-    they are.
+    they are. What the app answers in JSON is answered in JSON, too, as soon as it is stored.
     """
     settings = Settings(
         service=service,

@@ -15,6 +15,7 @@ from ..errors import (
     UnknownCursor,
     UnknownSession,
 )
+from ..values import Json
 from .settings import Receive, Send
 
 CONNECTION = -32000
@@ -90,7 +91,8 @@ async def respond(send: Send, status: int, body: bytes = b"", headers: Headers |
 
 async def respond_json(send: Send, status: int, value: object, headers: Headers) -> None:
     """A response whose body is JSON."""
-    body = json.dumps(value, separators=(",", ":")).encode()
+    text = value.text if isinstance(value, Json) else json.dumps(value, separators=(",", ":"))
+    body = text.encode()
     length = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await respond(send, status, body, length + headers)
 

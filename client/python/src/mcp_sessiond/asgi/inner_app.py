@@ -87,6 +87,11 @@ class Call:
         """A header of the response."""
         return next((value.decode("latin-1") for key, value in self.headers if key == name), None)
 
+    @property
+    def is_json(self) -> bool:
+        """Whether the response is one message, and not a stream of events."""
+        return (self.header(b"content-type") or "").startswith("application/json")
+
     async def stand(self) -> None:
         """The response to the client's request stands for this one, and has the headers of the app's middleware."""
         await self.status

@@ -4,17 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Coroutine
 from typing import Any
 
 from ..events import AfterEvent, Cursor, StreamStart
 from ..streams import Stream
+from ..values import Json, as_json
 from .get import EventReader
-from .http import COMMENT, SESSION, Headers, begin_events, disconnected, event, priming, send_part
+from .handshake import outcome_unknown
+from .http import (
+    COMMENT,
+    SESSION,
+    Headers,
+    begin_events,
+    disconnected,
+    event,
+    priming,
+    respond_json,
+    send_part,
+)
 from .inner_app import Call, InnerApp
 from .readers import Reader
 from .served_session import ServedSession
-from .settings import Receive, Scope, Send, Settings
+from .settings import Receive, Scope, Send, Settings, header
+
+_NARROW_EVENT_MAX = 1 << 20
+
+
+def _is_narrow(scope: Scope) -> bool:
+    """Whether the client reads at most 1 MiB an event: `mcp` 2, which sends its requests by httpx2."""
+    return "httpx2" in (header(scope, b"user-agent") or "")
 
 
 async def answer(inner: InnerApp, served: ServedSession, scope: Scope, body: bytes, send: Send) -> int:
@@ -79,14 +98,19 @@ class Request:
                 finally:
                     served.ids.end(key)
                 return True
-            # Its middleware's headers come with the first answer that there is.
-            first = call if status else served.pinged(scope)
-            await first.stand()
-            if first is not call:
-                await first.whole()
-            await served.announce(stream)
-            served.spawn(served.forward(call, stream, key, self._own))
-            await self._send(stream, primed, reader, receive, send)
+            is_json = call.is_json if status else served.answers_json
+            if not is_json:
+                # Its middleware's headers come with the first answer that there is.
+                first = call if status else served.pinged(scope)
+                await first.stand()
+                if first is not call:
+                    await first.whole()
+            is_narrow = not is_json and _is_narrow(scope)
+            # Before an answer that is sent whole there is room for nothing.
+            await served.announce(served.session.standalone() if is_json or is_narrow else stream)
+            forwarding = served.spawn(served.forward(call, stream, key, self._own))
+            is_whole = self._is_sent_whole(call, forwarding, reader, is_json=is_json, is_narrow=is_narrow)
+            await self._send(self._send_all(is_whole, stream, primed, reader, send), receive)
             return True
         finally:
             served.readers.remove(stream.id, reader)
@@ -98,11 +122,9 @@ class Request:
         done, _ = await asyncio.wait({call.status}, timeout=self._settings.begin)
         return call.status.result() if done else None
 
-    async def _send(
-        self, stream: Stream, primed: str | None, reader: Reader, receive: Receive, send: Send
-    ) -> None:
-        gone = asyncio.create_task(disconnected(receive))
-        sending = asyncio.create_task(self._send_all(stream, primed, reader, send))
+    async def _send(self, work: Coroutine[Any, Any, None], receive: Receive) -> None:
+        """Sends, unless the client hangs up."""
+        gone, sending = asyncio.create_task(disconnected(receive)), asyncio.create_task(work)
         try:
             await asyncio.wait({gone, sending}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -110,8 +132,37 @@ class Request:
                 task.cancel()
             await asyncio.gather(gone, sending, return_exceptions=True)
 
-    async def _send_all(self, stream: Stream, primed: str | None, reader: Reader, send: Send) -> None:
-        await begin_events(send, self._served.session.id)
+    async def _is_sent_whole(
+        self, call: Call, forwarding: asyncio.Task[None], reader: Reader, *, is_json: bool, is_narrow: bool
+    ) -> bool:
+        """Whether the client gets the answer in JSON: as soon as it is stored, where the app answers so; and where the client can't
+        read it as an event, and was sent nothing yet.
+        """
+        if is_json:
+            await call.stand()
+            if is_whole := call.is_json or await call.status != 200:
+                # Which goes on when the client hangs up.
+                await asyncio.wait({forwarding})
+            return is_whole
+        if not is_narrow:
+            return False
+        # Not for longer: until then it has no id to come back with.
+        await reader.wait(self._settings.begin)
+        return (
+            reader.answer is not None
+            and len(reader.waiting) == 1
+            and len(event(*reader.waiting[0])) > _NARROW_EVENT_MAX
+        )
+
+    async def _send_all(
+        self, is_whole: Awaitable[bool], stream: Stream, primed: str | None, reader: Reader, send: Send
+    ) -> None:
+        session = self._served.session.id
+        if await is_whole:
+            answer = reader.answer or as_json(outcome_unknown(self._own))
+            await respond_json(send, 200, Json(answer), [(SESSION, session.encode())])
+            return
+        await begin_events(send, session)
         if primed:
             await send_part(send, priming(primed, self._settings.retry_ms))
         after: Cursor = AfterEvent(primed) if primed else StreamStart(stream.id)

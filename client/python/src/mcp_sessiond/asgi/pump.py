@@ -123,9 +123,10 @@ class Pump:
             lambda: self._stream.append_all(messages, request, close=close), "Messages wait to be stored"
         )
         self.closed = self.closed or close
-        for one, text in zip(appended, texts, strict=True):
+        for number, (one, text) in enumerate(zip(appended, texts, strict=True), 1):
             if reader := self._readers.of(one.stream):
-                reader.give(one.id, text if given is None else given)
+                is_answer = close and number == len(texts)
+                reader.give(one.id, text if given is None else given, is_answer=is_answer)
 
     async def _replace(self, text: str, error: SessiondError, close: bool) -> None:
         """Stores a short error in the place of an answer, which is given under that event's id to the reader that

@@ -20,10 +20,13 @@ class Reader:
         """Whether there will be nothing more, or another reader has come."""
         self.is_finished = False
         """Whether that is because the stream is closed."""
+        self.answer: str | None = None
+        """The answer to the stream's request, as soon as it is stored."""
         self._woken = asyncio.Event()
 
-    def give(self, id: str | None, message: str) -> None:
+    def give(self, id: str | None, message: str, *, is_answer: bool = False) -> None:
         """A message that was stored, or without an id one that can't be."""
+        self.answer = message if is_answer else self.answer
         if len(self.waiting) >= _QUEUE_MAX:
             self.waiting.clear()
             self.is_behind = True

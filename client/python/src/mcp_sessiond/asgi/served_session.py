@@ -17,7 +17,7 @@ from ..streams import Stream
 from ..values import as_json
 from .coding import Unreadable
 from .handshake import Handshake, outcome_unknown, unreadable
-from .http import Refusal
+from .http import SESSION, Refusal
 from .inner_app import Call, InnerApp
 from .lists import Lists
 from .pump import Pump
@@ -46,11 +46,16 @@ class ServedSession:
     """A session that the app inside knows under an id of its own."""
 
     def __init__(
-        self, settings: Settings, inner: InnerApp, session: Session, handshake: Handshake, inner_id: str
+        self, settings: Settings, inner: InnerApp, session: Session, handshake: Handshake, begun: Call
     ) -> None:
+        """`begun`: the app's answer to `initialize`."""
+        inner_id = begun.header(SESSION)
+        assert inner_id
         self.session = session
         self.handshake = handshake
         self.inner_id = inner_id
+        self.answers_json = begun.is_json
+        """Whether the app answers in JSON, as soon as it has done with a request."""
         inner_ids.add(inner_id, session.id)
         self.ids = RequestIds()
         self.readers = Readers()
@@ -83,11 +88,12 @@ class ServedSession:
         is_busy = self.working or self.ids.is_busy or self.readers.any
         return 0.0 if is_busy else asyncio.get_running_loop().time() - self._used
 
-    def spawn(self, work: Any) -> None:
+    def spawn(self, work: Any) -> asyncio.Task[None]:
         """Does this beside everything else."""
-        task = asyncio.ensure_future(work)
+        task: asyncio.Task[None] = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def listen(self, scope: Scope) -> None:
         """Opens the standalone stream of the app inside, so that it drops nothing that belongs to no
@@ -258,8 +264,8 @@ class ServedSession:
             await self._inner.sent(self._scope, "DELETE", self.inner_id, self.handshake.version).whole()
 
 
-async def initialize(inner: InnerApp, scope: Scope, params: Any) -> tuple[str, Any]:
-    """Initialises the app inside with these parameters: its id of the session, and its result.
+async def initialize(inner: InnerApp, scope: Scope, params: Any) -> Call:
+    """Initialises the app inside with these parameters: its answer, which names its session.
 
     Raises `AppRefuses`, or `Refusal` where it does not answer.
     """
@@ -268,14 +274,14 @@ async def initialize(inner: InnerApp, scope: Scope, params: Any) -> tuple[str, A
     if await call.status >= 300:
         raise AppRefuses(call)
     said = [text async for text in call.messages()]
-    inner_id = call.header(b"mcp-session-id")
+    inner_id = call.header(SESSION)
     result = next((found for found in map(_result, said) if found is not None), None)
     if inner_id is None or result is None:
         raise Refusal(502, -32000, "the server does not answer the recorded handshake")
     version = result.get("protocolVersion") if isinstance(result, dict) else None
     told = inner.sent(scope, "POST", inner_id, version, INITIALIZED)
     await told.whole()
-    return inner_id, result
+    return call
 
 
 def _result(text: str) -> Any:

@@ -41,8 +41,6 @@ class ServedSessions:
 
     async def begin(self, scope: Scope, params: Any, call: Call, result: Any) -> ServedSession:
         """A new session, whose handshake the app inside has just answered. Raises `SessiondError`."""
-        inner_id = call.header(SESSION)
-        assert inner_id
         handshake = Handshake.new(params, result)
         try:
             session = await self.daemon.create(
@@ -55,9 +53,9 @@ class ServedSessions:
                 await session.set(STATE, Json(handshake.text()))
                 await session.update(status="ready")
         except SessiondError:
-            await self._inner.sent(scope, "DELETE", inner_id, handshake.version).whole()
+            await self._inner.sent(scope, "DELETE", call.header(SESSION), handshake.version).whole()
             raise
-        served = ServedSession(self._settings, self._inner, session, handshake, inner_id)
+        served = ServedSession(self._settings, self._inner, session, handshake, call)
         await served.listen(scope)
         self._add(served)
         return served
@@ -107,8 +105,8 @@ class ServedSessions:
         return await asyncio.shield(restoring)
 
     async def _restore(self, session: Session, handshake: Handshake, scope: Scope) -> ServedSession:
-        inner_id, _ = await initialize(self._inner, scope, handshake.initialize)
-        served = ServedSession(self._settings, self._inner, session, handshake, inner_id)
+        begun = await initialize(self._inner, scope, handshake.initialize)
+        served = ServedSession(self._settings, self._inner, session, handshake, begun)
         served.is_initialized = True
         await served.listen(scope)
         comparing = asyncio.create_task(served.compare_lists(scope))
