@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 import unittest
+from typing import Any
 from unittest import mock
 
 import support
+from fastmcp import Client, Context, FastMCP
 from mcp.server.streamable_http import EventMessage
 
 from mcp_sessiond import Options, Sessions, UnknownSession
+from mcp_sessiond.asgi import durable
 from mcp_sessiond.asgi.settings import Message, Receive, Scope, Send
 from mcp_sessiond.bus import DurableBus
 from mcp_sessiond.event_store import DurableEventStore
@@ -41,6 +44,36 @@ class Stores(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((await other.delete("a"), await other.delete("a")), (True, False))
         self.assertEqual(await other.delete_many(names), 123)
         self.assertEqual(await store.keys(), [])
+
+    async def test_state_of_fastmcp_is_kept_where_its_author_names_no_store(self) -> None:
+        from key_value.aio.stores.memory import MemoryStore
+        from starlette.applications import Starlette
+        from starlette.middleware.gzip import GZipMiddleware
+        from starlette.routing import Mount
+
+        def itself(app: Any) -> Any:
+            return app
+
+        def mounted(app: Any) -> Any:
+            return GZipMiddleware(Starlette(routes=[Mount("/api", app)]))
+
+        async def is_kept(server: FastMCP[Any], path: str, around: Any) -> bool:
+            async def note(ctx: Context) -> None:
+                await ctx.set_state("noted", path)
+
+            server.tool(note)
+            durable(around(server.http_app()), service="state", path=path, options=self.options)
+            async with Client(server) as client:
+                await client.call_tool("note")
+            kept = KeyValue("state", self.options)
+            found = await kept.get_many(await kept.keys("fastmcp_state"), collection="fastmcp_state")
+            return {"value": path} in found
+
+        self.assertTrue(await is_kept(FastMCP("a"), "/a", itself))
+        self.assertTrue(await is_kept(FastMCP("b"), "/b", mounted))
+        own = MemoryStore()
+        self.assertFalse(await is_kept(FastMCP("c", session_state_store=own), "/c", itself))
+        self.assertEqual(len(await own.keys(collection="fastmcp_state")), 1)
 
     async def test_a_value_expires(self) -> None:
         store = KeyValue("web", self.options)

@@ -53,9 +53,7 @@ if kind == "fastmcp":
         async def verify_token(self, token: str) -> AccessToken | None:
             return access(token) if is_known(token) else None
 
-    from mcp_sessiond.key_value import KeyValue
-
-    server = FastMCP("scripted", auth=Verifier(), session_state_store=KeyValue("scripted-state"))
+    server = FastMCP("scripted", auth=Verifier())
 
     @server.tool()
     async def remember(ctx: Context) -> str:
@@ -240,12 +238,13 @@ elif kind == "mcp1":
     app = server.streamable_http_app()
 else:
     app = server.streamable_http_app(**given)
-served = greeting(app)
+app.add_middleware(greeting)
 if variant in ("middleware", "json"):
-    served = answering(GZipMiddleware(served, minimum_size=1))
+    app.add_middleware(GZipMiddleware, minimum_size=1)
+    app.add_middleware(answering)
 
 if variant in ("plain", "cookie", "stateless", "middleware", "json"):
-    app = durable(served, service="scripted", retry_ms=100, cookie=SessionCookie() if variant == "cookie" else None)
+    app = durable(app, service="scripted", retry_ms=100, cookie=SessionCookie() if variant == "cookie" else None)
 else:
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
@@ -257,13 +256,13 @@ else:
     cors = Middleware(CORSMiddleware, allow_origins=["http://localhost:3000"], expose_headers=["Mcp-Session-Id"])
     if variant == "mounted":
         # One line around the whole app.
-        whole = Starlette(routes=[Mount("/api", served)], middleware=[cors], lifespan=lambda _: lifespan(inner))
+        whole = Starlette(routes=[Mount("/api", inner)], middleware=[cors], lifespan=lambda _: lifespan(inner))
         app = durable(whole, service="scripted", path="/api/mcp", retry_ms=100)
     elif variant == "bare":
-        app = Starlette(routes=[Mount("/api", served)], middleware=[cors], lifespan=lambda _: lifespan(inner))
+        app = Starlette(routes=[Mount("/api", inner)], middleware=[cors], lifespan=lambda _: lifespan(inner))
     else:
         # One line around what is mounted.
-        kept = durable(served, service="scripted", retry_ms=100)
+        kept = durable(inner, service="scripted", retry_ms=100)
         app = Starlette(routes=[Mount("/api", kept)], middleware=[cors], lifespan=lambda _: lifespan(inner))
 listening = socket.socket()
 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

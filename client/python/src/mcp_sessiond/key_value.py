@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class KeyValue:
-    """Values by collection and key, in the daemon: `FastMCP(session_state_store=KeyValue("notes"))`.
+    """Values by collection and key, in the daemon: `FastMCP(session_state_store=KeyValue("notes"))`, as `durable` sets it.
 
     Every process that says the service's name has the same values. Calls raise `SessiondError`s:
     `QuotaExceeded` where a value is too large, `ConnectError` without the daemon, `SessionTerminated` for a

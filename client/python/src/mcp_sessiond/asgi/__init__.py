@@ -43,6 +43,7 @@ def durable(
     restores it. After `keep_alive` seconds without an event a comment is sent. `lifetimes` says when the
     daemon ends a session, by default as it is configured. An app that begins no sessions gets requests as
     they are. What the app answers in JSON is answered in JSON, too, as soon as it is stored.
+    A FastMCP server whose author has named no `session_state_store` keeps its state in the daemon.
     """
     settings = Settings(
         service=service,

@@ -20,6 +20,7 @@ from ..errors import (
 )
 from ..values import Caller, Identity
 from . import cookie, get, post
+from .fastmcp_state import FastMcpState
 from .http import (
     INVALID,
     NO_METHOD,
@@ -65,6 +66,7 @@ class Durable:
         self._app = app
         self._settings = settings
         self._inner = InnerApp(app)
+        self._state = FastMcpState(app, settings)
         self._has_told = False
         # Whether the app begins no sessions; None: it has not said so yet.
         self._is_stateless: bool | None = None
@@ -186,6 +188,7 @@ class Durable:
             is_stateless = await self._begins_none(scope)
             is_news, self._is_stateless = self._is_stateless is None, is_stateless
             if is_news and is_stateless:
+                self._state.give_up()
                 logger.warning(
                     "The app at %s begins no sessions (`stateless_http`), so nothing is kept: `durable` passes requests on as "
                     "they are. Let the app have sessions, or leave out `durable`.",
