@@ -24,6 +24,7 @@ from .fastmcp_state import FastMcpState
 from .http import (
     INVALID,
     NO_METHOD,
+    RECONNECT,
     SESSION,
     UNSUPPORTED,
     VERSION,
@@ -216,11 +217,7 @@ class Durable:
             await self._app(scope, receive, send)
             return
         missing = Refusal(400, INVALID, "the header `Mcp-Session-Id` is missing: send `initialize` first")
-        if session is None and self._settings.cookie:
-            session, refusal = await cookie.find(self.sessions, self._settings.caller_of(scope), scope)
-            missing = refusal or missing
-            if session is not None:
-                scope, send = cookie.with_header(scope, session), cookie.without_header(send)
+        body, message = b"", None
         if method == "POST":
             asked.is_whole = False
             asked.body = body = await read_body(receive, self._settings.body_max)
@@ -230,7 +227,14 @@ class Durable:
             asked.id = message["id"] if is_request else None
             if refusal is not None:
                 raise refusal
-            await self._post(message, body, session or missing, scope, receive, send)
+        wished = header(scope, RECONNECT) if session is None and _is_initialize(message) else None
+        if session is None and wished is None and self._settings.cookie:
+            session, refusal = await cookie.find(self.sessions, self._settings.caller_of(scope), scope)
+            missing = refusal or missing
+            if session is not None:
+                scope, send = cookie.with_header(scope, session), cookie.without_header(send)
+        if method == "POST":
+            await self._post(message, body, session or wished or missing, scope, receive, send)
         elif method not in ("GET", "DELETE"):
             raise Refusal(405, INVALID, f"the method {method} is not allowed")
         elif session is None:
@@ -280,7 +284,7 @@ class Durable:
         """`id` names the session, or is the refusal for a message that needs one."""
         method = message.get("method") if isinstance(message, dict) else None
         version = header(scope, VERSION)
-        if method == "initialize" and "id" in message:
+        if _is_initialize(message):
             named = id if isinstance(id, str) else None
             await self._initialize(message, body, named, scope, send)
         elif method == "server/discover" and self._settings.modern == "pass":
@@ -368,7 +372,7 @@ class Durable:
     async def _reconnected(self, id: str, params: Any, scope: Scope) -> ServedSession | None:
         """The session that an `initialize` goes on with: a client that was restarted and still has its session gets
         the recorded answer. None: it begins a new one, since that session is gone, or it is another client's or
-        speaks another version.
+        speaks another version. By `RECONNECT` a client asks for the session, whoever has begun it.
 
         MCP has 404 for an unknown session (2025-11-25, Session Management). `initialize` alone departs from that:
         clients send the id of a session that is gone, and would get 404 until they are started again.
@@ -381,7 +385,8 @@ class Durable:
             if refusal.status == 404:
                 return None
             raise
-        return served if served.handshake.is_of(params) else None
+        is_asked_for = header(scope, SESSION) is None
+        return served if is_asked_for or served.handshake.is_of(params) else None
 
     async def _initialize(self, message: Any, body: bytes, id: str | None, scope: Scope, send: Send) -> None:
         if id is not None:
@@ -429,6 +434,10 @@ class _Asked:
     """Its whole body; None: that is still to be read."""
     is_whole: bool = True
     """Whether the app can still get the request as it is."""
+
+
+def _is_initialize(message: Any) -> bool:
+    return isinstance(message, dict) and message.get("method") == "initialize" and "id" in message
 
 
 def _with_noted(send: Send, noted: Headers) -> Send:

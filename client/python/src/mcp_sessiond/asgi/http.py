@@ -27,6 +27,8 @@ UNSUPPORTED = -32022
 
 SESSION = b"mcp-session-id"
 VERSION = b"mcp-protocol-version"
+RECONNECT = b"x-mcp-reconnect-session"
+"""Names the session that an `initialize` would go on with, if it is there."""
 COMMENT = b": still here\n\n"
 
 
