@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import unittest
 from typing import Any
@@ -59,6 +60,38 @@ class Stored:
             told = [message["params"]["message"] for message in said if "method" in message]
             self.assertEqual(told, [key, key])
             self.assertEqual(said[-1]["result"]["content"][0]["text"], f"{key} 2")
+
+
+    def test_a_client_that_comes_back_takes_over_a_stream_that_still_looks_read(self: Any) -> None:
+        raw = Raw(self.server.port)
+        raw.initialize()
+        # Its connection is open, and nobody reads it any more.
+        stale = raw.tool(1, "count", key="a", steps=2, hold=1, gate=self.gate)
+        first = str(next(stale.events())[0])
+        for _ in range(2):
+            events = raw.send("GET", Last_Event_ID=first).events()
+            said = next(events)[1]
+            self.assertEqual(json.loads(said)["params"]["progress"], 1)
+            # The SDK hands this reader what comes from now on.
+            self.assertEqual(next(events)[1], "")
+        os.close(os.open(self.gate, os.O_CREAT))
+        self.assertEqual(json.loads(next(events)[1])["params"]["progress"], 2)
+        self.assertEqual(json.loads(next(events)[1])["result"]["content"][0]["text"], "a 2")
+
+    def test_a_client_that_comes_back_takes_over_the_standalone_stream(self: Any) -> None:
+        raw = Raw(self.server.port)
+        raw.initialize()
+        readers = [raw.send("GET") for _ in range(3)]
+        self.assertEqual([one.status for one in readers], [200, 200, 200])
+        raw.tool(1, "announce").answer()
+        last, message = next(readers[-1].messages())
+        self.assertEqual(message["method"], "notifications/tools/list_changed")
+        # The former ones have come to their ends.
+        self.assertEqual([list(one.messages()) for one in readers[:-1]], [[], []])
+        resumed = raw.send("GET", Last_Event_ID=str(last))
+        self.assertEqual(next(resumed.events())[1], "")
+        raw.tool(2, "announce").answer()
+        self.assertEqual(next(resumed.messages())[1]["method"], "notifications/tools/list_changed")
 
 
 class WithoutADaemon(unittest.TestCase):

@@ -30,6 +30,7 @@ from .http import (
     VERSION,
     Headers,
     Refusal,
+    read_again,
     read_body,
     respond,
     respond_json,
@@ -112,7 +113,7 @@ class Durable:
         except AppRefuses as refuses:
             await post.pass_on(refuses.call, header(scope, SESSION), sending)
         except _Stateless:
-            await self._app(scope, receive if asked.body is None else _read(asked.body, receive), send)
+            await self._app(scope, receive if asked.body is None else read_again(asked.body, receive), send)
 
     async def _try(self) -> None:
         try:
@@ -288,7 +289,7 @@ class Durable:
             named = id if isinstance(id, str) else None
             await self._initialize(message, body, named, scope, send)
         elif method == "server/discover" and self._settings.modern == "pass":
-            await self._app(scope, _read(body, receive), send)
+            await self._app(scope, read_again(body, receive), send)
         elif method == "server/discover":
             # Of all answers it is the one after which every official client sends `initialize`.
             raise Refusal(404, NO_METHOD, "the server keeps sessions: begin with `initialize`")
@@ -458,17 +459,3 @@ def _with_noted(send: Send, noted: Headers) -> Send:
 def without_session(scope: Scope) -> Scope:
     """The same request, which names no session."""
     return {**scope, "headers": [(name, value) for name, value in scope["headers"] if name != SESSION]}
-
-
-def _read(body: bytes, receive: Receive) -> Receive:
-    """`receive` of a request whose body was read."""
-    has_read = False
-
-    async def again() -> Any:
-        nonlocal has_read
-        if has_read:
-            return await receive()
-        has_read = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return again

@@ -16,7 +16,7 @@ from ..errors import (
     UnknownSession,
 )
 from ..values import Json
-from .settings import Receive, Send
+from .settings import Message, Receive, Send
 
 CONNECTION = -32000
 NO_SESSION = -32001
@@ -138,6 +138,20 @@ async def read_body(receive: Receive, most: int) -> bytes:
             raise Refusal(413, INVALID, f"the body has more than {most} bytes")
         if not message.get("more_body"):
             return bytes(body)
+
+
+def read_again(body: bytes, receive: Receive) -> Receive:
+    """`receive` of a request whose body was read."""
+    has_read = False
+
+    async def again() -> Message:
+        nonlocal has_read
+        if has_read:
+            return await receive()
+        has_read = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
 
 
 async def disconnected(receive: Receive) -> None:
