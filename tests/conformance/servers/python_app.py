@@ -1,7 +1,7 @@
 """The scripted server on the official SDK for Python, with one line of ours added: python_app.py KIND PORT JOURNAL GATES REVOKED [VARIANT]
 
 VARIANT: `plain`; `cookie`: a cookie names sessions, too; `mounted`: below /api, with CORS, and the line around it all; `inside`: the same, and the line around what is mounted;
-`bare`: the same without the line, which tests/conformance/compare compares with; `stateless`: an app without sessions; `middleware` and `json`, which answers in JSON: an app with
+`bare`: the same without the line, which tests/conformance/compare compares with, both also as `mounted-gzip`, `-stateless` and `-cookies`, an app that gives its visitors one; `stateless`: an app without sessions; `middleware` and `json`, which answers in JSON: an app with
 GZip, which codes in any other way that the header `X-Coding` says, and says in `X-Asked` and a cookie which request each response answers.
 KIND: mcp1, mcp2, fastmcp. Its tools are those of stdio.py, without `raw`; with FastMCP `remember`, which counts in `ctx.set_state`; and, after the runner's
 Nth `deploy`, `deployed_N`. It has one prompt, which no deploy changes. The SDK's own verifier lets each token in that begins with `t`, but
@@ -30,7 +30,8 @@ from starlette.middleware.gzip import GZipMiddleware
 from mcp_sessiond.asgi import SessionCookie, durable, session_of
 
 kind, port, journal_path, gates, revoked = sys.argv[1:6]
-variant = sys.argv[6] if len(sys.argv) > 6 else "plain"
+variant, _, more = (sys.argv[6] if len(sys.argv) > 6 else "plain").partition("-")
+is_stateless = "stateless" in (variant, more)
 journal = os.open(journal_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
@@ -137,6 +138,23 @@ def answering(app: Any) -> Any:
     return answered
 
 
+def recognising(app: Any) -> Any:
+    """The app, which gives each visitor a cookie, and tells whom it takes a request for."""
+
+    async def recognised(scope: Any, receive: Any, send: Any) -> None:
+        cookie = dict(scope.get("headers", ())).get(b"cookie")
+
+        async def sent(part: Any) -> None:
+            if part["type"] == "http.response.start":
+                told = (b"x-visitor", cookie) if cookie else (b"set-cookie", b"visitor=1; HttpOnly")
+                part = {**part, "headers": [*part["headers"], told]}
+            await send(part)
+
+        await app(scope, receive, sent)
+
+    return recognised
+
+
 @server.prompt()
 def constant() -> str:
     return "a prompt"
@@ -164,7 +182,7 @@ def note(key: str | None) -> None:
 @server.tool()
 async def count(ctx: Context, key: str | None = None) -> str:
     note(key)
-    if variant in ("bare", "stateless"):
+    if variant == "bare" or is_stateless:
         request: Any = ctx.request_context
         counts[inner_session(request.request.headers)] += 1
         return str(counts[inner_session(request.request.headers)])
@@ -228,7 +246,7 @@ async def die(ctx: Context, key: str | None = None) -> str:
     os._exit(1)
 
 
-given: Any = {"stateless_http": True} if variant == "stateless" else {"json_response": True} if variant == "json" else {}
+given: Any = {"stateless_http": True} if is_stateless else {"json_response": True} if variant == "json" else {}
 if kind == "fastmcp":
     app = server.http_app(path="/mcp", **given)
 elif kind == "mcp1":
@@ -239,9 +257,12 @@ elif kind == "mcp1":
 else:
     app = server.streamable_http_app(**given)
 app.add_middleware(greeting)
-if variant in ("middleware", "json"):
+if variant in ("middleware", "json") or more == "gzip":
     app.add_middleware(GZipMiddleware, minimum_size=1)
+if variant in ("middleware", "json"):
     app.add_middleware(answering)
+if more == "cookies":
+    app.add_middleware(recognising)
 
 if variant in ("plain", "cookie", "stateless", "middleware", "json"):
     app = durable(app, service="scripted", retry_ms=100, cookie=SessionCookie() if variant == "cookie" else None)
