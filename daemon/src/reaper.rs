@@ -78,9 +78,10 @@ impl Reaper {
     }
 
     /// Ends the backends of services' sessions that have ended, also where another daemon ended
-    /// them.
+    /// them, and forgets what those have lost.
     async fn end_served(&self) {
-        for of in self.engine.served_sessions() {
+        let served = self.engine.served_sessions();
+        for of in served.into_iter().chain(self.engine.losing_sessions()) {
             if let Ok(false) = self
                 .contents
                 .lives(&Access::service(&of.0, &of.1, None))

@@ -80,11 +80,11 @@ pub fn begins_afresh(why: &str) -> String {
 impl LossRecord {
     /// What a host or a client is told of it, in a sentence.
     #[must_use]
-    pub fn told(&self) -> String {
-        let told = self.because.told();
+    pub fn notice(&self) -> String {
+        let notice = self.because.notice();
         match &self.of {
-            Some(of) => format!("{}: {told}", of.in_list()),
-            None => told,
+            Some(of) => format!("{}: {notice}", of.in_list()),
+            None => notice,
         }
     }
 }
@@ -148,7 +148,7 @@ impl Loss {
 
     /// What a host or a client is told that gets another server: what is, and why.
     #[must_use]
-    pub fn told(self) -> String {
+    pub fn notice(self) -> String {
         let begins = match self.is_rule() {
             true => "a fresh server",
             false => "this server begins afresh",

@@ -57,7 +57,7 @@ pub(crate) fn print_claim(
 ) -> bool {
     match (loss, outcome) {
         (Some(loss), _) => {
-            stderr.print_then(&loss.because.told(), move || loss.told());
+            stderr.print_then(&loss.because.notice(), move || loss.told());
         }
         (None, Some(Outcome::FreshDoubtful)) => stderr.print(
             &"this server will not survive a reconnect: what it was started with can't be read; \
@@ -79,7 +79,7 @@ pub(crate) fn print_lost_members(
 ) {
     for loss in lost.into_iter().filter(|loss| loss.of.is_some()) {
         let confirm = confirm.cloned();
-        stderr.print_then(&loss.told(), move || {
+        stderr.print_then(&loss.notice(), move || {
             confirm.into_iter().for_each(|confirm| confirm(loss.id));
         });
     }

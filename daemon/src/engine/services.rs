@@ -1,5 +1,7 @@
 //! Leases on the names of services, and the backends of their sessions.
 
+use std::collections::BTreeSet;
+
 use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId};
 use mcp_sessiond_proto::backends::{Backend, KeepRequest, Kept};
 use mcp_sessiond_proto::services::{
@@ -218,6 +220,14 @@ impl Engine {
         });
         all.dedup();
         all
+    }
+
+    /// The sessions of services that have lost something of which their clients were not told.
+    pub fn losing_sessions(&self) -> BTreeSet<ServiceSession> {
+        self.look(|registry| {
+            let losses = registry.service_losses();
+            losses.map(|(of, _)| of.clone()).collect()
+        })
     }
 
     /// Whether a process has leased a service, or a service's session has a backend.

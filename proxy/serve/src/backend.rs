@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use mcp_sessiond_client::{Session, SessionId, StreamId};
 use mcp_sessiond_http_session::messages::Id;
-use mcp_sessiond_proto::{LossId, LossRecord, begins_afresh};
+use mcp_sessiond_proto::{BackendName, LossId, LossRecord, begins_afresh};
 use mcp_sessiond_proxy::server::service::{self, Service};
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -40,7 +40,7 @@ pub struct ServerLoss {
     /// Its number, where the daemon has it on record.
     pub id: Option<LossId>,
     /// Called once the client was told: whoever has it on record forgets it.
-    pub heard: Arc<dyn Fn() + Send + Sync>,
+    pub confirm: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl fmt::Debug for ServerLoss {
@@ -55,7 +55,7 @@ impl ServerLoss {
         Self {
             what: what.into(),
             id: None,
-            heard: Arc::new(|| {}),
+            confirm: Arc::new(|| {}),
         }
     }
 
@@ -67,9 +67,9 @@ impl ServerLoss {
         Self {
             what: of.map_or_else(|| told.clone(), |of| format!("{of}: {told}")),
             id: None,
-            heard: Arc::new(move || {
+            confirm: Arc::new(move || {
                 if let Some(backend) = backend.upgrade() {
-                    backend.heard();
+                    backend.confirm_end();
                 }
             }),
         }
@@ -79,9 +79,9 @@ impl ServerLoss {
     pub fn recorded(record: &LossRecord, service: &Service, session: &SessionId) -> Self {
         let (id, service, session) = (record.id, service.clone(), session.clone());
         Self {
-            what: record.told(),
+            what: record.notice(),
             id: Some(id),
-            heard: Arc::new(move || {
+            confirm: Arc::new(move || {
                 let (service, session) = (service.clone(), session.clone());
                 tokio::spawn(async move { service.losses_told(&session, vec![id]).await });
             }),
@@ -97,6 +97,22 @@ impl Losses {
     /// Something is lost.
     pub fn note(&self, loss: ServerLoss) {
         self.lock().push(loss);
+    }
+
+    /// What the daemon has on record of a session of this service; where `of` is given, of that server of a list.
+    pub async fn note_recorded(
+        &self,
+        service: &Service,
+        session: &SessionId,
+        of: Option<&BackendName>,
+    ) {
+        let in_list = of.map(BackendName::in_list);
+        for record in service.losses(session).await {
+            let name = record.of.as_ref().map(BackendName::in_list);
+            if in_list.is_none() || name == in_list {
+                self.note(ServerLoss::recorded(&record, service, session));
+            }
+        }
     }
 
     /// Takes what was lost since the last time.

@@ -35,7 +35,7 @@ use self::eras::Eras;
 use self::resume_state::{ResumeState, SessionMemory};
 use self::session::BundleBackend;
 use self::source::RunningServer;
-use crate::backend::{Backend, Backends, Losses, ServerLoss};
+use crate::backend::{Backend, Backends, Losses};
 use crate::keeper_backend::{claim, refused};
 use crate::record;
 use crate::refusal::Refusal;
@@ -240,9 +240,9 @@ impl Common {
         .await?;
         let running = self.attach_running(session, &listing.servers).await?;
         let losses = Losses::default();
-        for record in self.service.losses(session.id()).await {
-            losses.note(ServerLoss::recorded(&record, &self.service, session.id()));
-        }
+        losses
+            .note_recorded(&self.service, session.id(), None)
+            .await;
         let (era, memory) = (
             state.era().to_owned(),
             SessionMemory::new(session.clone(), state, self.names.clone()),

@@ -60,9 +60,9 @@ impl Backends for Keepers {
             let backend = self.service.backend(session.id(), &self.command).await;
             let backend = backend.map_err(refused)?;
             let losses = Losses::default();
-            for record in self.service.losses(session.id()).await {
-                losses.note(ServerLoss::recorded(&record, &self.service, session.id()));
-            }
+            losses
+                .note_recorded(&self.service, session.id(), None)
+                .await;
             let backend = Arc::new(backend);
             let incarnation = format!("{}-{:x}", backend.keeper(), backend.incarnation());
             let backend: Arc<dyn Backend> = Arc::new(KeeperBackend {

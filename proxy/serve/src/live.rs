@@ -28,7 +28,7 @@ use crate::settings::Settings;
 
 pub use self::handshake::Beginning;
 pub(crate) use self::handshake::within_hold;
-use self::losses::Telling;
+use self::losses::LossNotices;
 
 /// The key of the session's state under which the last event is noted that a reader of the
 /// standalone stream was sent: its position and its id.
@@ -116,7 +116,7 @@ struct State {
     /// How often its server was started again.
     restarts: u32,
     /// What was lost, and whether the client was told.
-    telling: Telling,
+    losses: LossNotices,
     /// Whether standard error says already that there is no room for events.
     has_warned: bool,
     /// Why readers get no more events once it has ended.
@@ -161,7 +161,7 @@ impl Live {
             readers: HashMap::new(),
             is_storing_delivered: false,
             restarts: 0,
-            telling: Telling::default(),
+            losses: LossNotices::default(),
             has_warned: false,
             end: ReaderEnd::Ended,
         };
@@ -230,7 +230,7 @@ impl Live {
         state.forget_gone_readers(self.now());
         if !state.readers.contains_key(stream) {
             state.session.reader_gone(stream, self.now());
-            state.telling.left(stream);
+            state.losses.reader_gone(stream);
         }
     }
 
@@ -514,7 +514,7 @@ impl State {
     /// A stream has ended.
     fn finish(&mut self, stream: &StreamId, now: Duration) {
         self.session.finished(stream, now);
-        self.telling.finished(stream);
+        self.losses.call_ends(stream);
         if let Some(reader) = self.readers.remove(stream) {
             reader.end(ReaderEnd::Ended);
         }

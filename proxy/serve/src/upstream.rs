@@ -255,10 +255,10 @@ impl SaveState for InSession {
     }
 
     fn tell(&self, news: News) {
-        if news == News::Resumed {
-            return warn(format_args!("session {}: {news}", self.session));
+        warn(format_args!("session {}: {news}", self.session));
+        if news.is_loss() {
+            self.losses.note(ServerLoss::unrecorded(news.to_string()));
         }
-        self.losses.note(ServerLoss::unrecorded(news.to_string()));
     }
 }
 

@@ -46,3 +46,14 @@ pub enum News {
     )]
     Silent,
 }
+
+impl News {
+    /// Whether a new session was begun, and what was in the previous one is lost.
+    #[must_use]
+    pub fn is_loss(self) -> bool {
+        matches!(
+            self,
+            Self::Forgotten | Self::OtherLogin | Self::OtherEntry | Self::OtherHost | Self::Silent
+        )
+    }
+}

@@ -9,6 +9,11 @@ use mcp_sessiond_proto::streams::EventId;
 /// A comment, so that proxies and clients see that the connection is alive.
 pub const COMMENT: &str = ": still here\n\n";
 
+/// The message of an event that [`event`] has made. None: it has none.
+pub fn data(event: &str) -> Option<&str> {
+    event.lines().find_map(|line| line.strip_prefix("data: "))
+}
+
 /// An event with a message. Without an id it is not stored.
 pub fn event(id: Option<&EventId>, message: &str) -> String {
     let id = id.map_or_else(String::new, |EventId(id)| format!("id: {id}\n"));

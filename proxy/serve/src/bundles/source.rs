@@ -327,10 +327,7 @@ impl Source for KeeperSource {
             tokio::spawn(async move {
                 let started = service.backend_of(&session, Some(&name), &command).await;
                 if started.is_ok() {
-                    let lost = service.losses(&session).await;
-                    for record in lost.iter().filter(|lost| lost.of.as_ref() == Some(&name)) {
-                        losses.note(ServerLoss::recorded(record, &service, &session));
-                    }
+                    losses.note_recorded(&service, &session, Some(&name)).await;
                 }
                 if let Err(Ok(backend)) = give.send(started) {
                     backend.end().await;

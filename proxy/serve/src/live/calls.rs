@@ -77,14 +77,14 @@ impl Live {
             match self.opened(&stream, server.incarnation()) {
                 Ok(Some(reading)) => {
                     if calls_tool {
-                        self.state().telling.called(stream.clone());
+                        self.state().losses.call_begins(stream.clone());
                     }
                     if self.send(&*server, &stream, &calls, &lines).await {
                         return Ok(self.tail(stream, &primed, reading));
                     }
                     let mut state = self.state();
                     state.session.not_opened(&stream);
-                    state.telling.finished(&stream);
+                    state.losses.call_ends(&stream);
                 }
                 // The server has ended meanwhile.
                 Ok(None) => {}

@@ -114,7 +114,7 @@ impl Live {
         let ends = keep.ends();
         let to = self.session.stream(stream.clone());
         if ends {
-            self.tell_losses(&stream).await;
+            self.send_losses(&stream).await;
         }
         let stored = self.append(&to, request, keep).await;
         match stored {
@@ -211,6 +211,7 @@ impl Live {
 
     /// The server is gone: the outcome of the open calls that it has got is unknown.
     async fn on_backend_lost(&self, backend: &dyn Backend) {
+        self.note_losses(backend.losses());
         drop(timeout(STORE_WAIT, self.sending.write()).await);
         let effects = self.state().session.gone(backend.incarnation());
         self.gone.notify_waiters();

@@ -9,63 +9,85 @@ use mcp_sessiond_http_session::keep::{Keep, Use};
 use mcp_sessiond_http_session::substitute::log_message;
 
 use super::Live;
+use super::delivery::Stored;
 use crate::backend::ServerLoss;
 use crate::stderr::warn;
 
-/// Losses of one session.
+/// Losses of a session that its client was not told of: as many as a keeper remembers. The oldest go.
+const NOTICES_MAX: usize = 8;
+
+/// What the client of one session has to be told.
 #[derive(Debug, Default)]
-pub(super) struct Telling {
-    untold: Vec<ServerLoss>,
-    /// Told on these streams, which nobody has read to their ends so far.
-    told: Vec<(StreamId, Vec<ServerLoss>)>,
+pub(super) struct LossNotices {
+    notices: Vec<Notice>,
     /// The streams of calls of tools.
-    calls: HashSet<StreamId>,
+    tool_calls: HashSet<StreamId>,
 }
 
-impl Telling {
+#[derive(Debug)]
+struct Notice {
+    loss: ServerLoss,
+    /// The stream that has it.
+    on: Option<StreamId>,
+    /// Whether a client reads that.
+    is_read: bool,
+}
+
+impl LossNotices {
+    /// False: it is known.
     fn note(&mut self, loss: ServerLoss) -> bool {
-        let mut known = self.told.iter().flat_map(|(_, told)| told);
-        let is_known = loss.id.is_some()
-            && (known.any(|told| told.id == loss.id)
-                || self.untold.iter().any(|untold| untold.id == loss.id));
-        if !is_known {
-            self.untold.push(loss);
+        let mut known = self.notices.iter().filter_map(|notice| notice.loss.id);
+        if loss.id.is_some_and(|id| known.any(|known| known == id)) {
+            return false;
         }
-        !is_known
+        if self.notices.len() >= NOTICES_MAX {
+            self.notices.remove(0);
+        }
+        self.notices.push(Notice {
+            loss,
+            on: None,
+            is_read: false,
+        });
+        true
     }
 
     /// A tool is called on this stream.
-    pub(super) fn called(&mut self, stream: StreamId) {
-        self.calls.insert(stream);
+    pub(super) fn call_begins(&mut self, stream: StreamId) {
+        self.tool_calls.insert(stream);
     }
 
     /// The stream has ended.
-    pub(super) fn finished(&mut self, stream: &StreamId) {
-        self.calls.remove(stream);
+    pub(super) fn call_ends(&mut self, stream: &StreamId) {
+        self.tool_calls.remove(stream);
     }
 
-    /// What is to be told on a stream of which the last message comes now.
-    fn take(&mut self, stream: &StreamId) -> Vec<String> {
-        if self.untold.is_empty() || !self.calls.contains(stream) {
+    /// What is to be said on a stream of which the last message comes now.
+    fn send_on(&mut self, stream: &StreamId) -> Vec<String> {
+        if !self.tool_calls.contains(stream) {
             return Vec::new();
         }
-        let losses = std::mem::take(&mut self.untold);
-        let what = losses.iter().map(|loss| loss.what.clone()).collect();
-        self.told.push((stream.clone(), losses));
-        what
+        let unread = self.notices.iter_mut().filter(|notice| !notice.is_read);
+        unread
+            .map(|notice| {
+                (notice.on, notice.is_read) = (Some(stream.clone()), true);
+                notice.loss.what.clone()
+            })
+            .collect()
     }
 
-    /// The reader of a stream has gone: before its end it may have read nothing of it.
-    pub(super) fn left(&mut self, stream: &StreamId) {
-        let told = self.told.extract_if(.., |(of, _)| of == stream);
-        let untold: Vec<ServerLoss> = told.flat_map(|(_, losses)| losses).collect();
-        self.untold.splice(0..0, untold);
+    /// The reader of a stream has gone. It may come back, and else the next one is told.
+    pub(super) fn reader_gone(&mut self, stream: &StreamId) {
+        let sent = self.notices.iter_mut();
+        sent.filter(|notice| notice.on.as_ref() == Some(stream))
+            .for_each(|notice| notice.is_read = false);
     }
 
     /// A stream was read to its end. Returns what its reader was told of.
-    fn heard(&mut self, stream: &StreamId) -> Vec<ServerLoss> {
-        let told = self.told.extract_if(.., |(of, _)| of == stream);
-        told.flat_map(|(_, losses)| losses).collect()
+    fn confirm(&mut self, stream: &StreamId) -> Vec<ServerLoss> {
+        let told = self
+            .notices
+            .extract_if(.., |notice| notice.on.as_ref() == Some(stream));
+        told.map(|notice| notice.loss).collect()
     }
 }
 
@@ -74,32 +96,35 @@ impl Live {
     pub(super) fn note_losses(&self, losses: Vec<ServerLoss>) {
         for loss in losses {
             let what = loss.what.clone();
-            if self.state().telling.note(loss) {
+            if self.state().losses.note(loss) {
                 warn(format_args!("session {}: {what}", self.id()));
             }
         }
     }
 
-    /// The last message of a stream comes: what its reader is to know goes before it.
-    pub(super) async fn tell_losses(&self, stream: &StreamId) {
+    /// The last message of a stream comes: what its reader is to know goes before it, where the server
+    /// writes to the client's log. Else `serve`'s own log and `status` have it.
+    pub(super) async fn send_losses(&self, stream: &StreamId) {
         let losses = {
             let mut state = self.state();
             match state.session.is_read(stream) {
-                true => state.telling.take(stream),
+                true => state.losses.send_on(stream),
                 false => Vec::new(),
             }
         };
         for what in losses.iter().filter(|_| self.handshake.logs()) {
             let message = Keep::new(log_message(what), Use::Plain, false);
             let to = self.session.stream(stream.clone());
-            self.append(&to, RequestId::mint(), message).await;
+            if self.append(&to, RequestId::mint(), message).await == Stored::No {
+                self.state().losses.reader_gone(stream);
+            }
         }
     }
 
     /// The client has read a stream to its end.
-    pub(super) fn heard(&self, stream: &StreamId) {
-        let losses = self.state().telling.heard(stream);
-        losses.iter().for_each(|loss| (loss.heard)());
+    pub(super) fn confirm_losses(&self, stream: &StreamId) {
+        let losses = self.state().losses.confirm(stream);
+        losses.iter().for_each(|loss| (loss.confirm)());
     }
 }
 
@@ -116,24 +141,52 @@ mod tests {
         }
     }
 
+    fn confirmed(notices: &mut LossNotices, stream: &StreamId) -> Vec<String> {
+        let confirmed = notices.confirm(stream).into_iter();
+        confirmed.map(|loss| loss.what).collect()
+    }
+
     #[test]
     fn a_loss_is_told_with_a_call_of_a_tool_until_its_stream_was_read_to_the_end() {
-        let mut telling = Telling::default();
+        let mut notices = LossNotices::default();
         let [list, one, two] = ["list", "one", "two"].map(|name| name.parse().expect("a stream"));
-        assert!(telling.note(loss(Some(7), "a")));
-        assert!(telling.note(loss(None, "b")));
-        assert!(!telling.note(loss(Some(7), "a")), "it is known");
-        assert_eq!(telling.take(&list), [""; 0], "no call of a tool");
-        telling.called(one.clone());
-        assert_eq!(telling.take(&one), ["a", "b"]);
-        assert!(!telling.note(loss(Some(7), "a")), "it was told");
-        telling.finished(&one);
-        telling.left(&one);
-        telling.called(two.clone());
-        assert_eq!(telling.take(&two), ["a", "b"], "it was read by nobody");
-        let heard = telling.heard(&two).into_iter();
-        assert_eq!(heard.map(|loss| loss.what).collect::<Vec<_>>(), ["a", "b"]);
-        telling.left(&two);
-        assert_eq!(telling.take(&two), [""; 0]);
+        assert!(notices.note(loss(Some(7), "a")));
+        assert!(notices.note(loss(None, "b")));
+        assert!(!notices.note(loss(Some(7), "a")), "it is known");
+        assert_eq!(notices.send_on(&list), [""; 0], "no call of a tool");
+        notices.call_begins(one.clone());
+        assert_eq!(notices.send_on(&one), ["a", "b"]);
+        assert!(!notices.note(loss(Some(7), "a")), "it was told");
+        notices.call_ends(&one);
+        notices.reader_gone(&one);
+        notices.call_begins(two.clone());
+        assert_eq!(notices.send_on(&two), ["a", "b"], "it was read by nobody");
+        assert_eq!(confirmed(&mut notices, &one), [""; 0]);
+        assert_eq!(confirmed(&mut notices, &two), ["a", "b"]);
+        notices.reader_gone(&two);
+        assert_eq!(notices.send_on(&two), [""; 0]);
+    }
+
+    #[test]
+    fn a_reader_that_comes_back_is_told_once() {
+        let mut notices = LossNotices::default();
+        let one: StreamId = "one".parse().expect("a stream");
+        notices.note(loss(None, "a"));
+        notices.call_begins(one.clone());
+        assert_eq!(notices.send_on(&one), ["a"]);
+        notices.reader_gone(&one);
+        assert_eq!(confirmed(&mut notices, &one), ["a"]);
+    }
+
+    #[test]
+    fn a_client_that_calls_no_tool_is_told_of_the_latest_ones() {
+        let mut notices = LossNotices::default();
+        let one: StreamId = "one".parse().expect("a stream");
+        for nth in 0..=NOTICES_MAX {
+            notices.note(loss(None, &nth.to_string()));
+        }
+        notices.call_begins(one.clone());
+        let sent = notices.send_on(&one);
+        assert_eq!((sent.len(), &*sent[0]), (NOTICES_MAX, "1"));
     }
 }

@@ -8,10 +8,11 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::{BoxStream, unfold};
 use mcp_sessiond_client::{Cursor, EventId, StreamId};
+use mcp_sessiond_http_session::messages::is_answer;
 use mcp_sessiond_http_session::reader::{EventReader, Part};
-use mcp_sessiond_http_session::sse::{COMMENT, event, priming};
+use mcp_sessiond_http_session::sse::{COMMENT, data, event, priming};
 use mcp_sessiond_http_session::substitute::made_room_notice;
-use tokio::time::sleep;
+use tokio::time::{Duration, Instant, sleep, timeout_at};
 
 use super::{EventReceiver, Live, ReaderEnd};
 use crate::refusal::Refusal;
@@ -86,18 +87,50 @@ impl Tail {
 
     /// The next part of the body. None: the body ends.
     pub async fn next(&mut self) -> Option<Bytes> {
+        self.next_part().await.map(|part| part.text.into())
+    }
+
+    /// The answer, as JSON, if it is all that the server says within this time and before the next comment is due, and
+    /// its event has more than so many bytes. None: what was said stays for the body.
+    pub async fn only_answer(&mut self, more_than: usize, wait: Duration) -> Option<String> {
+        let until = Instant::now() + wait;
+        let mut said = VecDeque::new();
+        let answer = loop {
+            let Ok(Some(part)) = timeout_at(until, self.next_part()).await else {
+                break None;
+            };
+            let is_prelude = part.event.is_none() && part.text != COMMENT;
+            let answer = data(&part.text)
+                .filter(|data| part.text.len() > more_than && is_answer(data))
+                .map(str::to_owned);
+            said.push_back(part);
+            if answer.is_some() || !is_prelude {
+                break answer;
+            }
+        };
+        if answer.is_some() {
+            // It is read to its end, as by a client.
+            while self.next_part().await.is_some() {}
+        } else {
+            said.append(&mut self.waiting);
+            self.waiting = said;
+        }
+        answer
+    }
+
+    async fn next_part(&mut self) -> Option<Part> {
         loop {
-            if let Some(Part { text, event }) = self.waiting.pop_front() {
-                if let Some((position, id)) = event
+            if let Some(part) = self.waiting.pop_front() {
+                if let Some((position, id)) = &part.event
                     && self.reader.stream().as_str() == StreamId::STANDALONE
                 {
-                    self.live.delivered(position, &id);
+                    self.live.delivered(*position, id);
                 }
-                return Some(text.into());
+                return Some(part);
             }
             if self.over {
                 if self.has_ended {
-                    self.live.heard(self.reader.stream());
+                    self.live.confirm_losses(self.reader.stream());
                 }
                 return None;
             }

@@ -90,7 +90,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::backend::{Ended, ServerLine};
+    use crate::backend::{Ended, ServerLine, ServerLoss};
 
     /// A server that answers these methods with what stands beside them, and no other.
     struct Server<'a> {
@@ -127,6 +127,10 @@ mod tests {
 
         fn open_calls(&self) -> BoxFuture<'_, Result<Vec<Id>, Ended>> {
             ready(Ok(Vec::new())).boxed()
+        }
+
+        fn losses(&self) -> Vec<ServerLoss> {
+            Vec::new()
         }
 
         fn end(&self) -> BoxFuture<'_, ()> {

@@ -255,7 +255,7 @@ impl Server {
     }
 
     fn on_line(self: &Arc<Self>, backend: &Arc<dyn Backend>, line: &ServerLine) {
-        self.hear_losses(&**backend);
+        self.log_losses(&**backend);
         let effects = {
             let mut state = self.state();
             let State { open, tools, .. } = &mut *state;
@@ -269,10 +269,10 @@ impl Server {
     }
 
     /// Says what was lost before this server. Clients of this era are told in the log alone.
-    fn hear_losses(&self, backend: &dyn Backend) {
-        for ServerLoss { what, heard, .. } in backend.losses() {
+    fn log_losses(&self, backend: &dyn Backend) {
+        for ServerLoss { what, confirm, .. } in backend.losses() {
             warn(format_args!("session {}: {what}", self.session.id()));
-            heard();
+            confirm();
         }
     }
 

@@ -221,8 +221,11 @@ impl Keeper {
     fn loss_of(&self, why: End) -> Option<Option<Loss>> {
         let loss = match why {
             End::Lingered if self.closed.is_some() => Some(Loss::Abandoned),
+            // Nobody has ever had it.
+            End::Lingered if self.last.1.is_none() && self.continues() => None,
             End::Lingered => Some(Loss::Lingered),
-            End::Signal | End::SessionEnded => Some(Loss::Stopped),
+            End::Signal => Some(Loss::Stopped),
+            End::SessionEnded => self.relay.is_used().then_some(Loss::Stopped),
             // Its host has ended it.
             End::FrontLeft => self.rule.resume.loss().filter(|_| self.relay.is_used()),
             End::Dropped => self.relay.is_used().then_some(Loss::Edited),

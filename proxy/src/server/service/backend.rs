@@ -91,7 +91,7 @@ impl Backend {
     }
 
     /// A client was told of one more of these ends, the oldest first.
-    pub fn heard(&self) {
+    pub fn confirm_end(&self) {
         let _ = self.inputs.send(Input::Heard);
     }
 

@@ -331,7 +331,13 @@ impl Link {
         match kind {
             Kind::Stderr => self.stderr.push(text),
             Kind::Loss => {
-                let why = String::from_utf8_lossy(text).into_owned();
+                let why = String::from_utf8_lossy(text);
+                // The keeper of a server of a list names it.
+                let name = self.address.name.as_deref().unwrap_or_default();
+                let unnamed = why
+                    .strip_prefix(name)
+                    .and_then(|why| why.strip_prefix(": "));
+                let why = unnamed.unwrap_or(&why).to_owned();
                 self.stderr.tell_loss(&why, || {});
                 self.unheard += 1;
                 self.ends.lock().push(why);
