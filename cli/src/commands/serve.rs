@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser};
 use mcp_sessiond_client::{Label, Start};
-use mcp_sessiond_daemon::config::{self, Config};
+use mcp_sessiond_daemon::config::{self, Config, Prefer};
 use mcp_sessiond_process::{digest, executable};
 use mcp_sessiond_serve::run::{StartError, check_listen, run as serve};
 use mcp_sessiond_serve::settings::{Listen, Servers, Settings, Target};
@@ -385,6 +385,7 @@ fn settings(mut arguments: Arguments, config: &Config) -> Result<Settings, NoSet
         keep_alive: Duration::from_millis(http.keep_alive_ms),
         peer_wait: Duration::from_millis(http.peer_wait_ms),
         redirect: http.redirect,
+        prefers_json: http.prefer == Prefer::Json,
         hosts,
         origins,
         cookie,

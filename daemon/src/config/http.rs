@@ -1,5 +1,6 @@
 //! The settings of `serve` and of the servers behind it.
 
+use super::Prefer;
 use super::section::section;
 
 section! {
@@ -30,5 +31,8 @@ section! {
         /// Whether the messages of a call whose client has disconnected go to the standalone stream
         /// until it is back. Answers always wait for it.
         redirect: bool = false,
+        /// What a client gets that accepts both: a stream, which begins at once, so that it can be resumed
+        /// also where `serve` is killed; or a message, where the answer is all that the server says.
+        prefer: Prefer = Prefer::Stream,
     }
 }

@@ -25,10 +25,8 @@ use crate::admission;
 use crate::connections::Client;
 use crate::inspect;
 use crate::live::Live;
-use crate::live::tail::Parts;
 use crate::modern;
 use crate::refusal::Refusal;
-use crate::response::event_stream;
 use crate::settings::Settings;
 use crate::table::Table;
 
@@ -254,9 +252,12 @@ async fn body(body: Body, wait: Duration) -> Result<Bytes, Refusal> {
     }
 }
 
-/// The answer to a request with these headers that is a stream of a session's events.
-fn events(headers: &HeaderMap, session: &SessionId, parts: Parts) -> Response<Body> {
-    let mut response = event_stream(parts);
+/// A response to a request with these headers, in a session.
+fn in_session(
+    headers: &HeaderMap,
+    session: &SessionId,
+    mut response: Response<Body>,
+) -> Response<Body> {
     // Scripts of a page can read the header, and not the cookie.
     if headers.contains_key(SESSION) {
         name_session(response.headers_mut(), session);

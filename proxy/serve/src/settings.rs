@@ -85,6 +85,8 @@ pub struct Settings {
     /// Whether the messages of a stream without a reader go to the standalone stream, answers
     /// excepted.
     pub redirect: bool,
+    /// Whether a client that accepts both gets a message, where the answer is all that is said.
+    pub prefers_json: bool,
     /// Names that `Host` may have, beside those of loopback.
     pub hosts: Vec<String>,
     /// Origins of pages that may connect.

@@ -8,10 +8,11 @@ use axum::response::IntoResponse;
 use mcp_sessiond_client::{Caller, EventId};
 
 use super::accept::takes_events;
-use super::{LAST_EVENT, Server, events, named, session};
+use super::{LAST_EVENT, Server, in_session, named, session};
 use crate::live::tail::{Tail, resumed, standalone};
 use crate::modern::only_posts;
 use crate::refusal::Refusal;
+use crate::response::event_stream;
 
 pub(super) async fn get(
     State(table): State<Server>,
@@ -44,6 +45,6 @@ pub(super) async fn get(
     // 204: the stream has ended. With 200 a client would come again and again.
     Ok(tail.map(Tail::parts).map_or_else(
         || StatusCode::NO_CONTENT.into_response(),
-        |parts| events(&headers, live.id(), parts),
+        |parts| in_session(&headers, live.id(), event_stream(parts)),
     ))
 }

@@ -1,11 +1,12 @@
 //! POST: messages of the client.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, USER_AGENT};
 use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
 use bytes::Bytes;
@@ -21,10 +22,9 @@ use tokio::sync::oneshot;
 
 use super::accept::{Accepted, EVENTS, accepted, is_json, not_acceptable};
 use super::{
-    At, PATH, RECONNECT, SESSION, Server, body, by_cookie, events, found, name_session, named,
+    At, PATH, RECONNECT, SESSION, Server, body, by_cookie, found, in_session, name_session, named,
     session,
 };
-use crate::live::tail::Tail;
 use crate::live::{Beginning, Live};
 use crate::refusal::{Refusal, malformed};
 use crate::response::{event_stream, json};
@@ -46,7 +46,7 @@ pub(super) async fn post(
             _ => Ok(answered),
         };
     }
-    let answered = answer(table, caller, at, &headers, sent).await?;
+    let answered = answer(table, caller, at, &headers, accepted, sent).await?;
     let is_message = answered.status() == StatusCode::OK && !is_stream(&answered);
     match accepted {
         Accepted::Json if is_stream(&answered) => as_message(answered).await,
@@ -101,6 +101,7 @@ async fn answer(
     caller: Caller,
     at: Option<Extension<At>>,
     headers: &HeaderMap,
+    accepted: Accepted,
     sent: Bytes,
 ) -> Result<Response<Body>, Refusal> {
     let (messages, is_batch) = read_post(&sent).map_err(malformed)?;
@@ -153,7 +154,10 @@ async fn answer(
             .map_err(|_| broken())??;
         return Ok(StatusCode::ACCEPTED.into_response());
     }
-    let called = tokio::spawn(async move { live.call(messages, is_batch).await.map(Tail::parts) });
+    let as_json = (!is_batch && accepted == Accepted::Both)
+        .then(|| as_json(&table.shared().settings, headers))
+        .flatten();
+    let called = tokio::spawn(async move { live.call(messages, is_batch).await });
     let Ok(called) = called.await else {
         let unknown: Vec<_> = calls
             .iter()
@@ -162,7 +166,16 @@ async fn answer(
         return Ok(json(errors(&unknown, is_batch)));
     };
     match called {
-        Ok(parts) => Ok(events(headers, &session, parts)),
+        Ok(mut tail) => {
+            let answer = match as_json {
+                Some((more_than, wait)) => tail.only_answer(more_than, wait).await,
+                None => None,
+            };
+            Ok(match answer {
+                Some(answer) => in_session(headers, &session, json(answer)),
+                None => in_session(headers, &session, event_stream(tail.parts())),
+            })
+        }
         Err(refusal) if is_about_the_call(&refusal) => {
             let refused: Vec<_> = calls
                 .iter()
@@ -171,6 +184,25 @@ async fn answer(
             Ok(json(errors(&refused, is_batch)))
         }
         Err(refusal) => Err(refusal),
+    }
+}
+
+/// Bytes of an event that `mcp` 2 for Python reads, which sends its requests by httpx2.
+const SMALL_EVENT_MAX: usize = 1 << 20;
+
+/// How long such a client waits for the head of a response. Until then it has no cursor by which it could come back.
+const SMALL_EVENT_WAIT: Duration = Duration::from_secs(1);
+
+/// Whether a client that accepts both gets an answer as a message: if its event has more than so many bytes, and it
+/// comes within this time.
+fn as_json(settings: &Settings, headers: &HeaderMap) -> Option<(usize, Duration)> {
+    let agent = headers
+        .get(USER_AGENT)
+        .and_then(|agent| agent.to_str().ok());
+    let reads_small_events = agent.is_some_and(|agent| agent.contains("python-httpx2/"));
+    match settings.prefers_json {
+        true => Some((0, settings.keep_alive)),
+        false => reads_small_events.then_some((SMALL_EVENT_MAX, SMALL_EVENT_WAIT)),
     }
 }
 
