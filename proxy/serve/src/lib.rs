@@ -20,8 +20,8 @@
 //! **Sessions**
 //!
 //! - [`table`]: the sessions that this process serves.
-//! - [`live`]: one of them: how it begins, the calls of its client, the lines of its server, and
-//!   the readers of its streams.
+//! - [`live`]: one of them: how it begins, the calls of its client, the lines of its server, the
+//!   readers of its streams, and which losses its client is told of.
 //!   Which message goes to which stream is decided in the package `http-session`.
 //! - [`record`]: where the handshake of a session is stored.
 //! - [`first_answer`]: the answer of a server to our first request.
@@ -29,7 +29,7 @@
 //!
 //! **Servers**
 //!
-//! - [`backend`]: the trait between HTTP and a server.
+//! - [`backend`]: the trait between HTTP and a server, and what was lost with one.
 //! - [`keeper_backend`]: a server in a keeper, which survives this process.
 //! - [`bundles`]: several servers as one, each in a keeper.
 //! - [`upstream`]: a server that speaks HTTP itself (`--upstream`), over a connection of the package
