@@ -372,7 +372,7 @@ fn take_back(unit: &Unit, files: &[File], former: &[File], was_running: bool) ->
     match done {
         Err(error) => error.to_string(),
         Ok(()) if is_new => "its unit was removed".to_owned(),
-        Ok(()) => "its unit is the former one again".to_owned(),
+        Ok(()) => "its unit is the previous one again".to_owned(),
     }
 }
 
