@@ -260,7 +260,7 @@ fn find(
 ) -> rusqlite::Result<(Connection, Snapshot, Option<String>)> {
     let path = directory.join(FILE);
     match schema::open(&path, boot, was_there) {
-        Ok((connection, schema::State::Current(snapshot))) => Ok((connection, snapshot, None)),
+        Ok((connection, schema::State::Current(snapshot))) => Ok((connection, *snapshot, None)),
         Ok((connection, schema::State::Empty)) => Ok((connection, Snapshot::default(), None)),
         Ok((connection, schema::State::Discarded(why))) => {
             Ok((connection, Snapshot::default(), Some(why)))

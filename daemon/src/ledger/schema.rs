@@ -68,7 +68,7 @@ const TABLES: &str = "
 /// What the database held.
 pub(super) enum State {
     Empty,
-    Current(Snapshot),
+    Current(Box<Snapshot>),
     Discarded(String),
 }
 
@@ -94,7 +94,7 @@ pub(super) fn open(
             match connection.query_row("SELECT id FROM boot", [], |row| row.get::<_, String>(0)) {
                 Ok(recorded) if recorded == boot => {
                     check(&connection)?;
-                    State::Current(snapshot(&connection)?)
+                    State::Current(Box::new(snapshot(&connection)?))
                 }
                 Ok(_) => State::Discarded(REBOOTED.into()),
                 Err(error) => return Err(error),

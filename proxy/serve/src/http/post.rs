@@ -155,7 +155,10 @@ async fn answer(
         return Ok(StatusCode::ACCEPTED.into_response());
     }
     let as_json = (!is_batch && accepted == Accepted::Both)
-        .then(|| as_json(&table.shared().settings, headers))
+        .then(|| {
+            let settings = &table.shared().settings;
+            as_json(settings.prefers_json, settings.keep_alive, headers)
+        })
         .flatten();
     let called = tokio::spawn(async move { live.call(messages, is_batch).await });
     let Ok(called) = called.await else {
@@ -195,13 +198,17 @@ const SMALL_EVENT_WAIT: Duration = Duration::from_secs(1);
 
 /// Whether a client that accepts both gets an answer as a message: if its event has more than so many bytes, and it
 /// comes within this time.
-fn as_json(settings: &Settings, headers: &HeaderMap) -> Option<(usize, Duration)> {
+fn as_json(
+    prefers_json: bool,
+    keep_alive: Duration,
+    headers: &HeaderMap,
+) -> Option<(usize, Duration)> {
     let agent = headers
         .get(USER_AGENT)
         .and_then(|agent| agent.to_str().ok());
     let reads_small_events = agent.is_some_and(|agent| agent.contains("python-httpx2/"));
-    match settings.prefers_json {
-        true => Some((0, settings.keep_alive)),
+    match prefers_json {
+        true => Some((0, keep_alive)),
         false => reads_small_events.then_some((SMALL_EVENT_MAX, SMALL_EVENT_WAIT)),
     }
 }
@@ -309,4 +316,23 @@ fn handshaken(settings: &Settings, path: &str, live: &Live, id: &Id) -> Response
             .name_session(headers, live.id());
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_reads_small_events_gets_larger_answers_as_messages() {
+        let keep_alive = Duration::from_secs(15);
+        let of = |agent: &str, prefers_json| {
+            let headers = HeaderMap::from_iter([(USER_AGENT, agent.parse().expect("a value"))]);
+            as_json(prefers_json, keep_alive, &headers)
+        };
+        let small = Some((SMALL_EVENT_MAX, SMALL_EVENT_WAIT));
+        assert_eq!(of("python-httpx2/2.16.2", false), small);
+        assert_eq!(of("python-httpx/0.28.1", false), None);
+        assert_eq!(of("node", true), Some((0, keep_alive)));
+        assert_eq!(as_json(false, keep_alive, &HeaderMap::new()), None);
+    }
 }
