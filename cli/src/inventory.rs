@@ -300,9 +300,7 @@ impl LostServer {
         let of = self.of.as_ref().map(BackendName::in_list);
         if let Some(session) = &self.session {
             let what = of.map_or_else(|| "The server".to_owned(), |of| format!("The server {of}"));
-            return format!(
-                "{what} of session {session} of `serve` {name} was lost {ago} ago: {why}"
-            );
+            return format!("{what} of session {session} of {name} was lost {ago} ago: {why}");
         }
         let what = match (of, self.host) {
             (Some(of), Some(pid)) => format!("The server {of} of {name} {pid}"),

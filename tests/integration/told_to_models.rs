@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use mcp_sessiond_tests::{Backend, Client, Front, World, signal, suspend, until};
+use mcp_sessiond_tests::{Backend, Client, Front, Reply, World, signal, suspend, until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -342,26 +342,46 @@ fn server_of_a_url(world: &World) {
     assert_eq!(client.pipe.errors.text().matches(told).count(), 1);
 }
 
+/// What a stream says for the client's log, and the answer.
+fn logged(reply: &mut Reply) -> (Vec<String>, Value) {
+    let mut logged = Vec::new();
+    loop {
+        let said = reply.said().message();
+        match said["method"].as_str() {
+            Some("notifications/message") => {
+                let data = said["params"]["data"].as_str();
+                logged.push(data.expect("a sentence").to_owned());
+            }
+            Some(_) => {}
+            None => return (logged, said),
+        }
+    }
+}
+
 fn served(world: &World) {
     let serve = world.serve(&["--name", "test"], &counter(world));
     let mut client = serve.connected("2025-11-25");
     assert_eq!(client.text("increment", &json!({})), "1");
-    for is_keeper_lost in [false, true] {
-        if is_keeper_lost {
+    let lost = [
+        "what the previous one had in memory is lost: the previous server has ended (exit status 3)",
+        "begins afresh: the process that kept the previous server has ended, and the server with it",
+    ];
+    for why in lost {
+        let mut told = Vec::new();
+        if why == lost[1] {
             kill_keeper(world);
         } else {
-            client.call("die", &json!({"code": 3})).answer();
+            // It may be told with the call that fails of it.
+            told = logged(&mut client.call("die", &json!({"code": 3}))).0;
         }
-        let mut call = client.call("increment", &json!({}));
-        let told = call.said().message();
-        let text = told["params"]["data"].as_str().unwrap_or_default();
-        assert!(
-            text.contains("what the previous one had in memory is lost"),
-            "{told}"
-        );
-        assert_eq!(call.answer()["result"]["content"][0]["text"], "1");
-        let mut next = client.call("increment", &json!({}));
-        assert_eq!(next.said().message()["result"]["content"][0]["text"], "2");
+        let (then, answer) = logged(&mut client.call("increment", &json!({})));
+        told.extend(then);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains(why), "{told:?}");
+        assert_eq!(answer["result"]["content"][0]["text"], "1");
+        let (told, answer) = logged(&mut client.call("increment", &json!({})));
+        assert_eq!(told, [""; 0]);
+        assert_eq!(answer["result"]["content"][0]["text"], "2");
     }
 }
 

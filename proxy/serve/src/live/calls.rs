@@ -73,26 +73,27 @@ impl Live {
                 .map(|id| outcome_unknown(id));
             let (opened, primed) = self.open(&*server, &calls, is_batch, &origin, will).await?;
             let stream = opened.id().clone();
+            if calls_tool {
+                self.state().losses.call_begins(stream.clone());
+            }
             let sending = self.sending.read().await;
             match self.opened(&stream, server.incarnation()) {
                 Ok(Some(reading)) => {
-                    if calls_tool {
-                        self.state().losses.call_begins(stream.clone());
-                    }
                     if self.send(&*server, &stream, &calls, &lines).await {
                         return Ok(self.tail(stream, &primed, reading));
                     }
                     let mut state = self.state();
                     state.session.not_opened(&stream);
-                    state.losses.call_ends(&stream);
                 }
                 // The server has ended meanwhile.
                 Ok(None) => {}
                 Err(refusal) => {
+                    self.state().losses.call_ends(&stream);
                     drop(opened.close().await);
                     return Err(refusal);
                 }
             }
+            self.state().losses.call_ends(&stream);
             drop(sending);
             drop(opened.close().await);
             self.left(server.incarnation()).await?;

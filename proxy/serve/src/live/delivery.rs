@@ -113,9 +113,7 @@ impl Live {
         let keep = Keep::new(message, what, false);
         let ends = keep.ends();
         let to = self.session.stream(stream.clone());
-        if ends {
-            self.send_losses(&stream).await;
-        }
+        self.send_losses(&stream).await;
         let stored = self.append(&to, request, keep).await;
         match stored {
             _ if !ends => {}

@@ -1,6 +1,6 @@
-//! What was lost with the servers of the session, until its client was told: before the answer to a
-//! call of a tool, since a model reads what comes with that. It is confirmed once the client has read
-//! that stream to its end.
+//! What was lost with the servers of the session, until its client was told: on the stream of a call of
+//! a tool, since a model reads what comes with that, before the first message that comes there. It is
+//! confirmed once the client has read that stream to its end.
 
 use std::collections::HashSet;
 
@@ -61,7 +61,7 @@ impl LossNotices {
         self.tool_calls.remove(stream);
     }
 
-    /// What is to be said on a stream of which the last message comes now.
+    /// What is to be said on a stream of which a message comes now.
     fn send_on(&mut self, stream: &StreamId) -> Vec<String> {
         if !self.tool_calls.contains(stream) {
             return Vec::new();
@@ -102,8 +102,8 @@ impl Live {
         }
     }
 
-    /// The last message of a stream comes: what its reader is to know goes before it, where the server
-    /// writes to the client's log. Else `serve`'s own log and `status` have it.
+    /// A message of a stream comes: what its reader is to know goes before it, where the server writes to
+    /// the client's log. Else `serve`'s own log and `status` have it.
     pub(super) async fn send_losses(&self, stream: &StreamId) {
         let losses = {
             let mut state = self.state();
