@@ -39,6 +39,7 @@ mod config;
 mod exit_code;
 #[cfg(not(all(feature = "http", feature = "tui")))]
 mod extras;
+mod file_end;
 mod hosts;
 mod inventory;
 mod mcp_client;

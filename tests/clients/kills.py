@@ -53,7 +53,7 @@ OTHER = ["other.err", "other-refusals"]
 RESUMED = "resumed the server that has been running"
 # What names each cause.
 REASONS = {
-    "server": re.compile(r"signal: 9|SIGKILL|server exited while no host was connected|previous one, or the process that kept it"),
+    "server": re.compile(r"signal: 9|SIGKILL|server exited while no host was connected"),
     "keeper": re.compile(r"keeper of the server had ended|process that kept the previous server (was killed|has ended)"),
 }
 

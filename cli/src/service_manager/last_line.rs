@@ -1,12 +1,11 @@
 //! The last line that a service has written to its standard error.
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Log;
 use super::steps::answer;
+use crate::file_end::end_of;
 use crate::ui::table::printable;
 
 /// Bytes at the end of a file in which the line is looked for.
@@ -20,22 +19,16 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// service was started.
 pub(super) fn of(log: Log, since: SystemTime) -> Option<String> {
     let text = match log {
-        Log::File(path) => end_of(&path).ok(),
+        Log::File(path) => File::open(path)
+            .and_then(|file| end_of(&file, END))
+            .map(|(text, _)| text)
+            .ok(),
         Log::Journal(unit) => in_journal(&unit, since),
         Log::Nowhere(_) => None,
     }?;
     let last = text.lines().rfind(|line| !line.trim().is_empty())?;
     let last = last.strip_prefix("mcp-sessiond: ").unwrap_or(last);
     Some(printable(last))
-}
-
-fn end_of(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
-    let len = file.metadata()?.len();
-    file.seek(SeekFrom::Start(len.saturating_sub(END)))?;
-    let mut end = Vec::new();
-    file.take(END).read_to_end(&mut end)?;
-    Ok(String::from_utf8_lossy(&end).into_owned())
 }
 
 /// What the processes of a unit have written last since then, without systemd's own lines about it.

@@ -255,9 +255,10 @@ impl SaveState for InSession {
     }
 
     fn tell(&self, news: News) {
-        warn(format_args!("session {}: {news}", self.session));
-        if news.is_loss() {
-            self.losses.note(ServerLoss::unrecorded(news.to_string()));
+        match news.is_loss() {
+            // Whoever tells the client says so here, too.
+            true => self.losses.note(ServerLoss::unrecorded(news.to_string())),
+            false => warn(format_args!("session {}: {news}", self.session)),
         }
     }
 }

@@ -162,6 +162,8 @@ fn what_a_server_elsewhere_has_forgotten_is_told() {
     let told = [increment(&mut client), increment(&mut client)].concat();
     let forgotten = "a new session was begun, since the server has forgotten the previous one: what was in that is lost";
     assert_eq!(told, [forgotten]);
+    let said = serve.errors.text();
+    assert_eq!(said.matches(forgotten).count(), 1, "{said}");
 }
 
 /// Also over a daemon that is killed.

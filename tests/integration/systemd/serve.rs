@@ -66,6 +66,11 @@ fn log(machine: &Machine) {
     .expect("written");
 }
 
+/// The unit as it is installed.
+fn unit_text(machine: &Machine) -> String {
+    std::fs::read_to_string(units(&machine.world).join(UNIT)).expect("installed")
+}
+
 #[test]
 #[ignore = "needs systemd"]
 fn a_call_goes_on_when_serve_is_killed_and_uninstall_leaves_nothing() {
@@ -237,7 +242,7 @@ fn a_service_that_runs_goes_on_where_another_one_in_its_place_does_not_start() {
     let server = tiny(&machine.world);
     log(&machine);
     succeeded(&install(&machine, &[], &server));
-    let former = std::fs::read_to_string(units(&machine.world).join(UNIT)).expect("installed");
+    let former = unit_text(&machine);
     // It listens itself where it is to listen again.
     succeeded(&install(&machine, &[], &server));
     let nowhere = format!("unix:{}/nowhere/s", machine.world.root().display());
@@ -245,7 +250,7 @@ fn a_service_that_runs_goes_on_where_another_one_in_its_place_does_not_start() {
         "install", "--serve", "test", "--listen", &nowhere, "--", &server[0],
     ];
     assert_refused(&machine.sessiond(&words), 70, "nowhere/s: ");
-    let now = std::fs::read_to_string(units(&machine.world).join(UNIT)).expect("installed");
+    let now = unit_text(&machine);
     assert_eq!(now, former);
     assert_eq!(machine.property(UNIT, "ActiveState"), "active");
     client(&machine).initialize("2025-11-25");
@@ -292,7 +297,7 @@ fn print_and_no_start_install_nothing_that_runs() {
     succeeded(&machine.sessiond(&[&["install", "--no-start"], &words[1..]].concat()));
     assert_eq!(machine.property(UNIT, "ActiveState"), "inactive");
     assert_eq!(machine.property(UNIT, "UnitFileState"), "enabled");
-    let text = std::fs::read_to_string(units(&machine.world).join(UNIT)).expect("installed");
+    let text = unit_text(&machine);
     assert!(shown.contains(&text), "{shown}");
     machine.systemctl(&["start", UNIT]);
     client(&machine).initialize("2025-11-25");

@@ -1,12 +1,13 @@
 //! A log in a file, which is put aside when it is full.
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use super::line::{Line, last_of, whole_lines};
 use super::{NoLog, PAUSE};
+use crate::file_end::{end_of, read_from};
 
 /// How far it is looked back in each file. The daemon's own has half of that; one that a service
 /// manager writes may have any size.
@@ -49,10 +50,10 @@ impl Tail {
         let mut aside = self.path.clone().into_os_string();
         aside.push(".1");
         let mut text = File::open(aside)
-            .and_then(|aside| end_of(&aside))
+            .and_then(|aside| end_of(&aside, BACK))
             .map_or_else(|_| String::new(), |(text, _)| text);
-        let read =
-            end_of(&file).map_err(|error| NoLog(format!("{}: {error}", self.path.display())))?;
+        let read = end_of(&file, BACK)
+            .map_err(|error| NoLog(format!("{}: {error}", self.path.display())))?;
         text += &read.0;
         self.open = Some((file, read.1));
         let mut lines = whole_lines(&mut text);
@@ -118,26 +119,6 @@ impl Tail {
             .map(|line| Line::of_file(line))
             .collect()
     }
-}
-
-/// The end of a file, from the beginning of a line, and where the file ends.
-fn end_of(file: &File) -> io::Result<(String, u64)> {
-    let size = file.metadata()?.len();
-    let from = size.saturating_sub(BACK);
-    let bytes = read_from(file, from)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let whole = match from {
-        0 => &*text,
-        _ => text.split_once('\n').map_or("", |(_, whole)| whole),
-    };
-    Ok((whole.to_owned(), from + bytes.len() as u64))
-}
-
-fn read_from(mut file: &File, at: u64) -> io::Result<Vec<u8>> {
-    file.seek(SeekFrom::Start(at))?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]
