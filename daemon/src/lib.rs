@@ -30,6 +30,7 @@
 //! the daemon is [`run::Fatal`], and is logged.
 #![forbid(unsafe_code)]
 
+pub mod awaited;
 pub mod config;
 pub mod connections;
 pub mod contents;

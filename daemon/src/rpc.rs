@@ -40,6 +40,7 @@ use mcp_sessiond_proto::types::{LeaseRef, LossToldRequest, StoreRequest, Stored}
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error};
 use tarpc::context::Context;
 
+use crate::awaited::Awaited;
 use connection::Connection;
 
 pub use daemon::Daemon;
@@ -55,6 +56,15 @@ macro_rules! rpc {
         async fn $method(self, _: Context, request: $request) -> Result<$answer, Error> {
             let peer = self.0.clone();
             let work = async move { handle!(peer, $by, $method, request) };
+            self.detached(|meters| &meters.histograms.$histogram, work)
+                .await
+        }
+    };
+    ($method:ident ($request:ty) -> $answer:ty, claim $histogram:ident, $by:ident) => {
+        async fn $method(self, _: Context, request: $request) -> Result<$answer, Error> {
+            let peer = self.0.clone();
+            let (_waiting, awaited) = Awaited::new();
+            let work = async move { peer.$method(request, &awaited).await };
             self.detached(|meters| &meters.histograms.$histogram, work)
                 .await
         }
@@ -129,6 +139,8 @@ macro_rules! rpcs {
 // of what has begun, and what is measured:
 //
 // - change: it goes on to its end. How long it took goes to the histogram, a refusal is counted.
+// - claim: the same from the moment at which the registry hears of it. Before that it ends with its
+//   caller, who may claim again and give up what that brings: no lease may come after it.
 // - read: it ends with its caller. Measured and counted in the same way.
 // - wait: it ends with its caller. A refusal is counted; how long it took is the caller's choice.
 // - query: it ends with its caller, and is not counted, since people ask and not programs.
@@ -140,14 +152,14 @@ macro_rules! rpcs {
 rpcs! {
     // method         request                 answer              class  histogram           by
     ping              ()                   -> ()                | sync   -                 | peer;
-    claim             (ClaimRequest)       -> Claimed           | change claim_us          | peer;
+    claim             (ClaimRequest)       -> Claimed           | claim  claim_us          | peer;
     store_token       (StoreRequest)       -> Stored            | change store_token_us    | peer;
     reject_token      (LeaseRef)           -> ()                | change store_token_us    | peer;
     loss_told         (LossToldRequest)    -> ()                | change claim_us          | peer;
     release           (LeaseRef)           -> ()                | change claim_us          | peer;
 
-    create_session    (CreateRequest)      -> Session           | change change_session_us | peer;
-    open_session      (SessionRef)         -> Session           | change change_session_us | peer;
+    create_session    (CreateRequest)      -> Session           | claim  change_session_us | peer;
+    open_session      (SessionRef)         -> Session           | claim  change_session_us | peer;
     get_session       (SessionRef)         -> Session           | read   read_session_us   | peer;
     list_own_sessions (OwnSessions)        -> Vec<Session>      | read   read_session_us   | peer;
     update_session    (UpdateRequest)      -> Session           | change change_session_us | peer;

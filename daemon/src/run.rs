@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use mcp_sessiond_process::directory::{Directory, DirectoryError, Lock};
 use mcp_sessiond_process::socket as sockets;
-use mcp_sessiond_process::{core_files, descriptors, priority, runtime};
+use mcp_sessiond_process::{ListenerLock, core_files, descriptors, priority, runtime};
 use mcp_sessiond_proto::debug::About;
 use mcp_sessiond_proto::{PROTOCOL_VERSION, paths};
 use sd_notify::NotifyState;
@@ -185,6 +185,9 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     let path = paths::socket(&place);
     let origin = socket::origin(options.detached, &path)?;
     let (directory, lock, origin) = take(&place, origin, &mut signals).await?;
+    // Without it a keeper whose server has started this daemon would end it with the server.
+    let _known_by = ListenerLock::take(&paths::daemon_lock(&place), paths::DAEMON_BYTE)
+        .inspect_err(|error| tracing::warn!(%error, "the daemon could not lock `daemon.lock`"));
     if options.detached {
         logging.put_aside(log_path(directory.path()));
     }

@@ -262,7 +262,9 @@ fn kill_left_over(
 ///
 /// A number that a session has is given to no process as long as the session has a member. So the
 /// keeper's pid is that of its own session if its exit was seen just now and nobody has the pid
-/// again, or if the backend, which is known among all processes, is a member.
+/// again, or if the backend, which is known among all processes, is a member. A backend that has left
+/// its keeper's session leads one, or is in one whose leader is gone, as a process that was forked
+/// twice: nobody else's terminal is like that.
 fn sessions_of(
     keeper: ProcessId,
     backend: Option<ProcessId>,
@@ -278,7 +280,7 @@ fn sessions_of(
         .flatten();
     if let Some(backend) = backend
         && let Some(session) = process::session_of(&backend)?
-        && [keeper.pid, backend.id().pid].contains(&session)
+        && ([keeper.pid, backend.id().pid].contains(&session) || !process::is_taken(session)?)
     {
         sessions.insert(session);
     }

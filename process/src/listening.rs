@@ -4,6 +4,7 @@
 //! pid that may be another process's by now. So whoever listens also locks a byte of a file
 //! (`F_SETLK`, fcntl(2)). The kernel says which process holds a lock, and drops it with the process.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
@@ -20,7 +21,7 @@ use super::pinned::PinnedProcess;
 /// that file, so it is opened here and nowhere else.
 #[derive(Debug)]
 #[must_use = "it is given up when it is dropped"]
-pub struct ListenerLock(#[expect(dead_code, reason = "it is held, and not used")] File);
+pub struct ListenerLock(File);
 
 impl ListenerLock {
     /// Takes the byte, for as long as this process lives. The file is made where it is not there.
@@ -31,8 +32,29 @@ impl ListenerLock {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false);
         let file = options.mode(0o600).open(file)?;
-        fcntl(&file, FcntlArg::F_SETLK(&range(byte)))?;
+        fcntl(&file, FcntlArg::F_SETLK(&range(byte.into())))?;
         Ok(Self(file))
+    }
+
+    /// The pids of the other processes that hold a byte of this file.
+    ///
+    /// # Errors
+    /// Those of fcntl(2).
+    pub fn others(&self) -> io::Result<BTreeSet<u32>> {
+        let mut pids = BTreeSet::new();
+        // The kernel names one holder for a question, and not the first.
+        let mut unknown = vec![(0, i64::from(u32::MAX) + 1)];
+        while let Some((from, to)) = unknown.pop() {
+            if from == to {
+                continue;
+            }
+            let found = held(&self.0, from, to)?;
+            if let Some((pid, from_there, to_there)) = found {
+                pids.insert(pid);
+                unknown.extend([(from, from_there.max(from)), (to_there.min(to), to)]);
+            }
+        }
+        Ok(pids)
     }
 }
 
@@ -60,14 +82,28 @@ pub fn holder(file: &Path, byte: u32) -> io::Result<Option<u32>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };
-    let mut found = range(byte);
-    fcntl(&file, FcntlArg::F_GETLK(&mut found)).map_err(io::Error::from)?;
+    let from = i64::from(byte);
+    Ok(held(&file, from, from + 1)?.map(|(pid, ..)| pid))
+}
+
+/// Another process that holds some of these bytes, the first of those that it holds in one piece, and the
+/// first behind them.
+fn held(file: &File, from: i64, to: i64) -> io::Result<Option<(u32, i64, i64)>> {
+    let mut found = libc::flock {
+        l_len: (to - from) as _,
+        ..range(from)
+    };
+    fcntl(file, FcntlArg::F_GETLK(&mut found)).map_err(io::Error::from)?;
     let is_held = libc::c_int::from(found.l_type) != libc::c_int::from(libc::F_UNLCK);
-    Ok(u32::try_from(found.l_pid).ok().filter(|_| is_held))
+    let holder = u32::try_from(found.l_pid).ok().filter(|_| is_held);
+    let (from, length) = (found.l_start as i64, found.l_len as i64);
+    // Length 0: to the end of all files.
+    let to = if length == 0 { i64::MAX } else { from + length };
+    Ok(holder.map(|pid| (pid, from, to)))
 }
 
 /// One byte of a file, to be written to.
-fn range(byte: u32) -> libc::flock {
+fn range(byte: i64) -> libc::flock {
     #[allow(
         clippy::unnecessary_cast,
         clippy::cast_possible_truncation,
@@ -76,7 +112,7 @@ fn range(byte: u32) -> libc::flock {
     libc::flock {
         l_type: libc::F_WRLCK as _,
         l_whence: libc::SEEK_SET as _,
-        l_start: i64::from(byte) as _,
+        l_start: byte as _,
         l_len: 1,
         l_pid: 0,
     }

@@ -304,7 +304,7 @@ pub struct StartedRequest {
     pub session: SessionId,
     /// The keeper's name.
     pub keeper: KeeperName,
-    /// The pid of the backend, which is the keeper's child and leads a process group.
+    /// The pid of the backend, which is the keeper's child.
     pub pid: u32,
     /// After a restart: why the former backend ended, for the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -99,6 +99,15 @@ pub fn socket(directory: &Path) -> PathBuf {
     directory.join(SOCKET_NAME)
 }
 
+/// The byte of [`daemon_lock`] that the daemon holds.
+pub const DAEMON_BYTE: u32 = 0;
+
+/// The file that the daemon locks, so that it is known among the processes below a keeper.
+#[must_use]
+pub fn daemon_lock(directory: &Path) -> PathBuf {
+    directory.join("daemon.lock")
+}
+
 /// The directory of the keepers' sockets in a runtime directory.
 #[must_use]
 pub fn keepers(directory: &Path) -> PathBuf {

@@ -37,6 +37,7 @@ pub mod stderr_ring;
 
 use std::io;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_sessiond_client::{Control, Options, SessionError, Start};
@@ -55,6 +56,7 @@ use nix::sys::signal::Signal;
 use signal_hook_tokio::Signals;
 use tokio::net::UnixListener;
 
+use children::Children;
 use exits::ExitWatcher;
 use hold::Keeper;
 use launch::{BackendOf, Report, keeper_of_key};
@@ -170,6 +172,8 @@ async fn start(args: Errand, mask: GivenMask, spare: Spare) -> Result<(), Report
     let check = Options::default()
         .start(Start::Never)
         .timeout(CHECK_PATIENCE);
+    let known_by = ListenerLock::take(&paths::keeper_locks(&directory), keeper.0)
+        .map_err(|error| failed(&error))?;
     let context = KeeperContext {
         session,
         service,
@@ -178,10 +182,9 @@ async fn start(args: Errand, mask: GivenMask, spare: Spare) -> Result<(), Report
         server,
         keeper,
         control: Control::new(check),
+        children: Arc::new(Children::new(known_by, &directory)),
     };
     let quiet = Control::new(Options::default().start(Start::Never));
-    let _known_by = ListenerLock::take(&paths::keeper_locks(&directory), keeper.0)
-        .map_err(|error| failed(&error))?;
     let listener = Listener::bind(&paths::keeper_socket(&directory, keeper))
         .map_err(|error| failed(&error))?;
     let placed = listener.try_clone().map_err(|error| failed(&error))?;

@@ -99,6 +99,7 @@ const UNSAFE: [(&str, &str); 2] = [("process", "sys"), ("client/c", "ffi")];
 type Layers = &'static [(&'static str, &'static [&'static str])];
 
 const DAEMON: Layers = &[
+    ("awaited", &[]),
     ("counters", &[]),
     ("writer", &[]),
     ("storage", &["writer", "process"]),
@@ -112,8 +113,8 @@ const DAEMON: Layers = &[
     (
         "engine",
         &[
-            "config", "contents", "counters", "keepers", "ledger", "storage", "tokens", "process",
-            "registry",
+            "awaited", "config", "contents", "counters", "keepers", "ledger", "storage", "tokens",
+            "process", "registry",
         ],
     ),
     ("terminator", &["engine", "keepers", "process", "registry"]),
@@ -127,6 +128,7 @@ const DAEMON: Layers = &[
     (
         "rpc",
         &[
+            "awaited",
             "connections",
             "contents",
             "counters",

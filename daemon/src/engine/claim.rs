@@ -20,6 +20,7 @@ use mcp_sessiond_registry::{
 
 use self::names::{command_of, own_description};
 use super::{Answer, Engine, Settings, State, in_doubt};
+use crate::awaited::Awaited;
 use crate::counters::count;
 use crate::tokens::{self, Corruption, Found};
 
@@ -97,8 +98,9 @@ impl Engine {
         peer: &PinnedProcess,
         request: ClaimRequest,
         wants: Wants,
+        awaited: &Awaited,
     ) -> Result<Claimed, Error> {
-        let claimed = self.claim_uncounted(peer, request, wants).await;
+        let claimed = self.claim_uncounted(peer, request, wants, awaited).await;
         if let Ok(claimed) = &claimed {
             self.meters.counters.claimed(claimed.outcome);
         }
@@ -110,6 +112,7 @@ impl Engine {
         peer: &PinnedProcess,
         request: ClaimRequest,
         wants: Wants,
+        awaited: &Awaited,
     ) -> Result<Claimed, Error> {
         let wants = match (&request.named, request.closed) {
             (Some(named), _) => users(named, &request)?,
@@ -130,9 +133,9 @@ impl Engine {
         let known = self.look(|registry| registry.claimant(&instance.id()).is_some());
         let receiver = if let Some(named) = &request.named {
             let own = self.verified_for(named, &instance).await?;
-            self.enter(&instance, &request, wants, own)?
+            self.enter(&instance, &request, wants, awaited, own)?
         } else if known {
-            self.enter(&instance, &request, wants, None)?
+            self.enter(&instance, &request, wants, awaited, None)?
         } else {
             let (settings, entry) = (self.settings(), entry_of_front(&request));
             // Reading another process can block on its memory.
@@ -141,7 +144,7 @@ impl Engine {
                 (instance, verified)
             });
             let (instance, verified) = reading.await.map_err(|error| failed(&error))?;
-            self.enter(&instance, &request, wants, Some(verified?))?
+            self.enter(&instance, &request, wants, awaited, Some(verified?))?
         };
         let Answer { lease, kept } = receiver.await.map_err(|error| failed(&error))?;
         let lease = match (lease, &request.named) {
@@ -174,6 +177,7 @@ impl Engine {
         instance: &PinnedProcess,
         request: &ClaimRequest,
         wants: Wants,
+        awaited: &Awaited,
         read: Option<Verified>,
     ) -> Result<tokio::sync::oneshot::Receiver<Answer>, Error> {
         let exited = || Error::NoVerifiedHost {
@@ -189,6 +193,13 @@ impl Engine {
             now + until.saturating_sub(process::monotonic_ms())
         });
         let mut state = self.lock();
+        // It may have claimed again meanwhile, and given up what that has brought.
+        if awaited.by_nobody() {
+            return Err(Error::Unavailable {
+                sentence: "nobody waits for this claim any more".into(),
+                retry_after_ms: 0,
+            });
+        }
         // Claims that can't be kept would only pile up.
         state.ledger.check()?;
         if let Some(verified) = &read {

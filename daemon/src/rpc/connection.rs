@@ -25,6 +25,7 @@ use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Json, SessionId};
 use mcp_sessiond_registry::Wants;
 
 use super::Daemon;
+use crate::awaited::Awaited;
 use crate::contents::{Access, Of};
 use crate::engine::Instances;
 use crate::parts::Teller;
@@ -191,21 +192,30 @@ impl Connection {
         self.daemon.contents.write_state(&access, &request).await
     }
 
-    pub(super) async fn claim(&self, request: ClaimRequest) -> Result<Claimed, Error> {
+    pub(super) async fn claim(
+        &self,
+        request: ClaimRequest,
+        awaited: &Awaited,
+    ) -> Result<Claimed, Error> {
         let wants = if request.fresh {
             Wants::Fresh
         } else {
             Wants::Keyed
         };
-        self.claim_that(request, wants).await
+        self.claim_that(request, wants, awaited).await
     }
 
-    async fn claim_that(&self, request: ClaimRequest, wants: Wants) -> Result<Claimed, Error> {
+    async fn claim_that(
+        &self,
+        request: ClaimRequest,
+        wants: Wants,
+        awaited: &Awaited,
+    ) -> Result<Claimed, Error> {
         let Daemon {
             engine, contents, ..
         } = &*self.daemon;
         let instance = request.instance;
-        let mut claimed = engine.claim(&self.peer, request, wants).await?;
+        let mut claimed = engine.claim(&self.peer, request, wants, awaited).await?;
         if self.version < 2 && claimed.outcome == Outcome::FreshNever {
             // Version 1 has no word for it. This one says the same: nobody will resume it.
             claimed.outcome = Outcome::FreshPlural;
@@ -220,7 +230,11 @@ impl Connection {
         Ok(claimed)
     }
 
-    pub(super) async fn create_session(&self, request: CreateRequest) -> Result<Session, Error> {
+    pub(super) async fn create_session(
+        &self,
+        request: CreateRequest,
+        awaited: &Awaited,
+    ) -> Result<Session, Error> {
         let Daemon {
             engine, contents, ..
         } = &*self.daemon;
@@ -236,7 +250,9 @@ impl Connection {
             return contents.create(&access, &request).await;
         }
         let wants = Wants::New(request.session.clone(), request.request.clone());
-        let claimed = self.claim_that(ClaimRequest::default(), wants).await?;
+        let claimed = self
+            .claim_that(ClaimRequest::default(), wants, awaited)
+            .await?;
         let of = SessionRef {
             session: claimed.session.clone(),
             service: None,
@@ -261,14 +277,18 @@ impl Connection {
         }
     }
 
-    pub(super) async fn open_session(&self, of: SessionRef) -> Result<Session, Error> {
+    pub(super) async fn open_session(
+        &self,
+        of: SessionRef,
+        awaited: &Awaited,
+    ) -> Result<Session, Error> {
         let contents = &self.daemon.contents;
         if of.service.is_some() {
             return contents.open(&self.access(&of).await?).await;
         }
         // To whom it is bound is looked at before it is taken.
         contents.open(&self.access(&of).await?).await?;
-        let claimed = self.take(&of.session).await?;
+        let claimed = self.take(&of.session, awaited).await?;
         // And what it holds after that: who had it before can change nothing more.
         let seen = contents.open(&self.access(&of).await?).await?;
         Ok(self.described(Session {
@@ -301,12 +321,16 @@ impl Connection {
 
     /// Takes a session by its id. Its holder may be about to go: hosts start the new server before
     /// the old one has died.
-    async fn take(&self, session: &SessionId) -> Result<Claimed, Error> {
+    async fn take(&self, session: &SessionId, awaited: &Awaited) -> Result<Claimed, Error> {
         let wait_ms = self.daemon.engine.settings().loaded.config.claim_wait_ms;
         let deadline = Instant::now() + Duration::from_millis(wait_ms);
         loop {
             let taken = self
-                .claim_that(ClaimRequest::default(), Wants::Named(session.clone()))
+                .claim_that(
+                    ClaimRequest::default(),
+                    Wants::Named(session.clone()),
+                    awaited,
+                )
                 .await;
             match taken {
                 Err(Error::SessionHeld) if Instant::now() < deadline => {

@@ -1,32 +1,31 @@
 //! Whose processes are killed, and whose are not.
 
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Stdio};
 
 use super::*;
 
-/// A process that says when it leads a session of its own, if it is to, and stays until its
+/// A process that says its pid when it leads a session of its own, if it is to, and stays until its
 /// standard input ends.
 struct Stays(Child, PinnedProcess);
 
 impl Stays {
     fn start(setsid: &str) -> Self {
-        let script = format!("use POSIX; $| = 1; {setsid}; print 'x'; <STDIN>");
+        let script = format!("use POSIX; $| = 1; {setsid}; print qq($$\\n); <STDIN>");
         let mut command = Command::new("perl");
         command
             .args(["-e", &script])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let mut child = command.spawn().expect("perl");
-        let mut said = [0];
-        child
-            .stdout
-            .take()
-            .expect("piped")
-            .read_exact(&mut said)
+        let mut said = String::new();
+        let output = child.stdout.take().expect("piped");
+        BufReader::new(output)
+            .read_line(&mut said)
             .expect("it is ready");
-        let process = PinnedProcess::open(child.id()).expect("it stays");
+        let pid = said.trim().parse().expect("a pid");
+        let process = PinnedProcess::open(pid).expect("it stays");
         Self(child, process)
     }
 
@@ -102,6 +101,22 @@ fn a_backend_is_known_by_more_than_its_pid() {
         Some(Signal::SIGKILL as i32)
     );
     assert!(member.1.is_alive());
+}
+
+/// A server whose launcher led a session, has forked, and is gone.
+#[test]
+#[ignore = "needs perl"]
+fn a_backend_whose_session_has_lost_its_leader_is_killed() {
+    let gone = Stays::start("").end();
+    let mut forked = Stays::start("setsid() or die; exit if fork");
+    forked.0.wait().expect("the launcher has ended");
+    let backend = forked.1.id();
+    let session = process::session_of(&forked.1).expect("known");
+    assert_ne!(session, Some(backend.pid));
+    assert_eq!(
+        kill_left_over(gone, Some(backend), true).expect("looked"),
+        1
+    );
 }
 
 /// Whoever was there before the keeper is not the keeper's.

@@ -306,6 +306,9 @@ fn who_listens_is_known_by_its_lock_also_while_it_is_stopped() {
     let holds = |byte| listening::holder(&locks, byte).expect("readable");
     assert_eq!(holds(BYTE), Some(process.id().pid));
     assert_eq!(holds(BYTE - 1), None);
+    let below = ListenerLock::take(&locks, BYTE - 1).expect("nobody else has it");
+    assert_eq!(below.others().expect("known"), [process.id().pid].into());
+    drop(below);
     let found = listener(&socket, &locks, BYTE).expect("it is known");
     assert_eq!(found.id(), process.id());
     process.signal(Signal::SIGCONT).expect("ours");

@@ -52,7 +52,7 @@ pub struct BackendStatus {
     pub host_name: Option<String>,
     /// The keeper's pid.
     pub keeper_pid: u32,
-    /// The pid of the backend, which leads its process group; absent while there is none.
+    /// The pid of the backend; absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// What it is doing.
@@ -98,7 +98,7 @@ pub struct BackendStatus {
     /// Resident memory of the keeper, in bytes.
     #[serde(with = "crate::text")]
     pub keeper_bytes: u64,
-    /// Resident memory of the backend's process group, in bytes.
+    /// Resident memory of the backend and of what it has started, in bytes.
     #[serde(with = "crate::text")]
     pub backend_bytes: u64,
     /// The end of what the backend wrote to its standard error.

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId};
+use mcp_sessiond_process::{self as process, ListenerLock, PinnedProcess, ProcessId};
+use mcp_sessiond_proto::paths;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -62,14 +64,29 @@ struct Exits {
 #[derive(Debug)]
 pub struct Children {
     exits: watch::Sender<Exits>,
+    /// By what this keeper is known, as the others are.
+    known_by: ListenerLock,
+    /// The daemon's lock.
+    daemon_lock: PathBuf,
 }
 
 impl Children {
-    /// No children yet.
-    pub fn new() -> Self {
+    /// No children yet. `known_by`: the lock of this keeper. `directory`: the runtime directory.
+    pub fn new(known_by: ListenerLock, directory: &Path) -> Self {
         Self {
             exits: watch::Sender::new(Exits::default()),
+            known_by,
+            daemon_lock: paths::daemon_lock(directory),
         }
+    }
+
+    /// Keepers and a daemon. One that a wrapper below the backend has started may be our child, and is
+    /// nobody's but the user's.
+    fn never_adopted(&self) -> BTreeSet<u32> {
+        let mut pids = self.known_by.others().unwrap_or_default();
+        let daemon = process::lock_holder(&self.daemon_lock, paths::DAEMON_BYTE);
+        pids.extend(daemon.ok().flatten());
+        pids
     }
 
     /// Notes from now on how this child ends. Call it before the next [`reap`](Self::reap).
@@ -223,13 +240,13 @@ impl Children {
             let group = nix::unistd::getpgid(Some(Pid::from_raw(child.id().pid.cast_signed())));
             group != Ok(leader) && !spared.contains(&child.id())
         };
-        Some(
-            process::children_of(&myself)
-                .ok()?
-                .into_iter()
-                .filter(is_orphan)
-                .collect(),
-        )
+        let mut orphans = process::children_of(&myself).ok()?;
+        orphans.retain(is_orphan);
+        if !orphans.is_empty() {
+            let others = self.never_adopted();
+            orphans.retain(|orphan| !others.contains(&orphan.id().pid));
+        }
+        Some(orphans)
     }
 
     fn is_group_gone(&self, leader: Pid) -> bool {
@@ -258,10 +275,4 @@ fn has_none() -> bool {
 #[cfg(not(target_os = "linux"))]
 fn has_none() -> bool {
     false
-}
-
-impl Default for Children {
-    fn default() -> Self {
-        Self::new()
-    }
 }

@@ -218,7 +218,7 @@ impl Keeper {
         mask: GivenMask,
         first_front: Duration,
     ) -> io::Result<Self> {
-        let children = Arc::new(Children::new());
+        let children = context.children.clone();
         let limits = Limits {
             ask_wait_ms: kept.ask_wait_ms,
             queue_messages: kept.queue_messages,

@@ -19,6 +19,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::children::Children;
 use super::sharing::NewClient;
 use super::spare::{Spare, refuse};
 use crate::frames::{Frames, PendingFrames};
@@ -146,6 +147,8 @@ pub struct KeeperContext {
     pub keeper: KeeperName,
     /// The daemon.
     pub control: Control,
+    /// What the keeper has started.
+    pub children: Arc<Children>,
 }
 
 impl KeeperContext {

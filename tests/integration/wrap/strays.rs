@@ -4,11 +4,14 @@
 use std::fs;
 
 use mcp_sessiond_process::fault::LOOK_VARIABLE;
-use mcp_sessiond_tests::{Client, Front, World, gone, lives, signal};
+use mcp_sessiond_tests::{Client, Front, World, gone, lives, signal, until};
 use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use serde_json::json;
 
 use super::{close, connect, counter, gate, keeping, tiny};
+use crate::shared::{entry, write_down};
 
 /// A process that a server has started.
 struct Started {
@@ -48,6 +51,12 @@ impl Drop for Started {
             signal(self.pid, Signal::SIGKILL);
         }
     }
+}
+
+fn parent(pid: u32) -> u32 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    line.expect("a line").trim().parse().expect("a pid")
 }
 
 fn all(world: &World, client: &mut Client<Front>) -> [Started; 3] {
@@ -111,6 +120,63 @@ fn what_nobody_can_come_back_to_ends_with_all_that_it_has_started() {
     backend.ended();
     started.iter().for_each(Started::ended);
     assert_eq!(fs::read_to_string(told).ok().as_deref(), Some("SIGTERM"));
+}
+
+/// A wrapper below a kept server has started a daemon, and servers that are the user's.
+#[test]
+fn a_keeper_or_a_daemon_that_a_kept_server_has_started_outlives_it() {
+    let world = keeping("stop_wait_ms = 2000");
+    let mut daemon = world.daemon();
+    write_down(&world, &json!({"crowd": entry(&world)}));
+    let quoted = |words: Vec<String>| words.join("' '");
+    let named = quoted(world.wrapping(&["--name", "page"], &tiny(&world)));
+    let shared = quoted(world.wrapping(&[], &["@crowd".into()]));
+    let (server, own) = (quoted(tiny(&world)), world.binaries.daemon);
+    let [go, started, orphan] = ["go", "started", "orphan"].map(|name| gate(&world, name));
+    mkfifo(&*go, Mode::S_IRWXU).expect("a pipe with a name");
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }});
+    let script = format!(
+        "(read go <'{go}'
+          '{own}' run --on-demand
+          echo '{hello}' | '{named}'
+          echo '{hello}' | '{shared}'
+          sh -c 'exec sh -c \"echo \\$\\$ >{orphan}; exec sleep 1000\" &'
+          : >'{started}') >/dev/null 2>&1 &
+         exec '{server}'"
+    );
+    let mut client = connect(&world, &["sh".into(), "-c".into(), script]);
+    assert_eq!(client.count(), 1);
+    let outer = world.backend();
+    daemon.kill();
+    fs::write(go, "\n").expect("somebody reads");
+    until("all is started", || {
+        fs::exists(&started).expect("known").then_some(())
+    });
+    world.wait_backends(3);
+    let inner = world.backends().into_iter();
+    let inner: Vec<_> = inner.filter(|one| one.keeper != outer.keeper).collect();
+    let daemon = world.daemon_pid();
+    for ours in inner.iter().map(|one| one.keeper).chain([daemon]) {
+        assert_eq!(parent(ours), outer.keeper);
+    }
+    let orphan = until("it says its pid", || {
+        fs::read_to_string(&orphan).ok()?.trim().parse().ok()
+    });
+
+    signal(outer.pid(), Signal::SIGKILL);
+    gone(orphan);
+    assert_eq!(client.count(), 1, "there is a fresh one");
+    client.pipe.kill();
+    signal(outer.keeper, Signal::SIGTERM);
+    outer.ended();
+    assert_eq!(world.daemon_pid(), daemon);
+    assert_eq!(world.backends().len(), 2);
+    for kept in inner {
+        assert!(lives(kept.pid()));
+    }
 }
 
 /// A server with a name waits 8 hours for a host, which could not find it.
