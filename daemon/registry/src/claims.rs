@@ -591,7 +591,8 @@ impl Registry {
         let wants_own = self
             .sessions
             .get(id)
-            .is_some_and(|session| session.leading_key().is_some() && session.keepers.is_empty());
+            .is_some_and(|session| session.leading_key().is_some())
+            && self.is_bare(id);
         // Where it confirms nothing, it was told at its first claim.
         let key = claim.key.filter(|_| claim.confirms_loss);
         let lost = key.map_or_else(Vec::new, |key| {
@@ -620,6 +621,8 @@ impl Registry {
         self.rekey(id, key);
         self.give(id, Some(claim.process));
         let lost = self.carried(claim, key, |_| true);
+        let keepers = self.keepers_of(&id.into());
+        let has_only_backend = keepers.of(None).is_some();
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
@@ -636,8 +639,7 @@ impl Registry {
             outcome: Outcome::Resumed,
             // A session that still has its only backend has lost nothing, unless a former front has
             // started that and was killed before it had said so.
-            because: own(&lost)
-                .filter(|_| claim.confirms_loss || session.keepers.of(None).is_none()),
+            because: own(&lost).filter(|_| claim.confirms_loss || !has_only_backend),
             lost,
             file: session.file,
         };
@@ -715,7 +717,6 @@ impl Registry {
             digest: None,
             former: None,
             offered: false,
-            keepers: crate::Keepers::default(),
         };
         let lease = Lease {
             session: session.id.clone(),

@@ -9,7 +9,7 @@ use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Loss, LossId, LossRecord, ServiceName, SessionId};
 
 use super::{
-    Claimant, KeeperRecord, OwnerRecord, ServerRecord, ServiceRecord, ServiceSession,
+    BackendOf, Claimant, KeeperRecord, OwnerRecord, ServerRecord, ServiceRecord, ServiceSession,
     SessionRecord, TokenFile,
 };
 
@@ -58,9 +58,8 @@ pub enum Effect {
     SaveServiceLoss(ServiceSession, LossRecord),
     /// Forget it: it was told, or the session has ended.
     DropServiceLoss(LossId),
-    /// Record a keeper, new or changed, and its session (a service's, if the record names one).
-    /// Without a session the keeper has to end.
-    SaveKeeper(Option<SessionId>, KeeperRecord),
+    /// Record a keeper, new or changed, and its session. Without one it has to end.
+    SaveKeeper(Option<BackendOf>, KeeperRecord),
     /// Forget a keeper that has exited, and whose backend is gone.
     DropKeeper(ProcessId),
     /// Record what is known of a server, new or changed.

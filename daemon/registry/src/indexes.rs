@@ -144,9 +144,6 @@ impl Registry {
         if let Some(holder) = session.holder {
             self.add_to_holder(holder, &session.id, session.made_by.clone());
         }
-        for keeper in session.keepers.iter() {
-            self.kept_by.insert(keeper.process, session.id.clone());
-        }
         self.sessions.insert(session.id.clone(), session);
     }
 
@@ -193,9 +190,9 @@ impl Registry {
         self.names
             .remove(&(session.owner, session.public_id().clone()));
         // On record before the session is off it: a keeper is never forgotten.
-        for keeper in session.keepers.iter() {
-            self.let_go(keeper.clone(), Served::of_ended(&session, keeper));
-        }
+        self.let_go(&(&session.id).into(), |keeper| {
+            Served::of_ended(&session, keeper)
+        });
         self.effects.push(Effect::EndContents(
             session.owner,
             session.public_id().clone(),

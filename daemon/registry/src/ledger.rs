@@ -2,15 +2,14 @@
 //! disk, and the registry that continues after a crash, are tested against it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
 
 use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::{LossId, LossRecord, ServiceName, SessionId};
 
 use super::{
-    Claimant, Effect, KeeperRecord, Keepers, LostRecords, OwnerRecord, ServerRecord, ServiceRecord,
-    ServiceSession, SessionRecord, Snapshot,
+    BackendOf, Claimant, Effect, KeeperRecord, LostRecords, OwnerRecord, ServerRecord,
+    ServiceRecord, ServiceSession, SessionRecord, Snapshot,
 };
 
 /// The records that effects have left, in maps.
@@ -20,10 +19,10 @@ pub struct Records {
     pub owners: BTreeMap<ProcessId, OwnerRecord>,
     /// The processes that have claimed.
     pub claimants: BTreeMap<ProcessId, Claimant>,
-    /// The sessions, without their keepers.
+    /// The sessions.
     pub sessions: BTreeMap<SessionId, SessionRecord>,
     /// The keepers, with the sessions that they are on record as having.
-    pub keepers: BTreeMap<ProcessId, (Option<SessionId>, KeeperRecord)>,
+    pub keepers: BTreeMap<ProcessId, (Option<BackendOf>, KeeperRecord)>,
     /// The services.
     pub services: BTreeMap<ServiceName, ServiceRecord>,
     /// What their sessions have lost.
@@ -45,13 +44,7 @@ impl Records {
             }
             Effect::DropClaimant(process) => drop(self.claimants.remove(&process)),
             Effect::SaveSession(session) => {
-                self.sessions.insert(
-                    session.id.clone(),
-                    SessionRecord {
-                        keepers: Keepers::default(),
-                        ..session
-                    },
-                );
+                self.sessions.insert(session.id.clone(), session);
             }
             Effect::DropSession(id) => drop(self.sessions.remove(&id)),
             Effect::SaveService(service) => {
@@ -66,8 +59,8 @@ impl Records {
                 drop(self.service_losses.insert(loss.id, (of, loss)));
             }
             Effect::DropServiceLoss(id) => drop(self.service_losses.remove(&id)),
-            Effect::SaveKeeper(session, keeper) => {
-                self.keepers.insert(keeper.process, (session, keeper));
+            Effect::SaveKeeper(of, keeper) => {
+                self.keepers.insert(keeper.process, (of, keeper));
             }
             Effect::DropKeeper(process) => drop(self.keepers.remove(&process)),
             Effect::SaveLostRecords(since) => {
@@ -93,67 +86,32 @@ impl Records {
         Snapshot {
             owners: self.owners.values().cloned().collect(),
             claimants: self.claimants.clone().into_iter().collect(),
-            sessions: self
-                .sessions
+            sessions: self.sessions.values().cloned().collect(),
+            kept: self
+                .keepers
                 .values()
-                .map(|session| self.with_keepers(session))
+                .filter_map(|(of, keeper)| Some((of.clone()?, keeper.clone())))
                 .collect(),
             ending: self
                 .keepers
                 .values()
-                .filter(|kept| self.is_of_none(kept))
-                .cloned()
-                .map(|kept| kept.1)
+                .filter(|(of, _)| of.is_none())
+                .map(|(_, keeper)| keeper.clone())
                 .collect(),
             services: self.services.values().cloned().collect(),
             service_losses: self.service_losses.values().cloned().collect(),
             servers: self.servers.values().cloned().collect(),
             lost: self.lost.clone(),
-            serving: self
-                .keepers
-                .values()
-                .filter_map(|(session, keeper)| {
-                    keeper.service.as_ref()?;
-                    Some((session.clone()?, keeper.clone()))
-                })
-                .collect(),
         }
-    }
-
-    fn with_keepers(&self, session: &SessionRecord) -> SessionRecord {
-        let of_hosts = self
-            .keepers
-            .values()
-            .filter(|(_, keeper)| keeper.service.is_none());
-        let kept = of_hosts.filter(|(id, _)| id.as_ref() == Some(&session.id));
-        SessionRecord {
-            keepers: kept.map(|(_, keeper)| keeper.clone()).collect(),
-            ..session.clone()
-        }
-    }
-
-    /// Whether the record says so, or names a session that is not there.
-    fn is_of_none(&self, (session, keeper): &(Option<SessionId>, KeeperRecord)) -> bool {
-        let is_known = |session| keeper.service.is_some() || self.sessions.contains_key(session);
-        !session.as_ref().is_some_and(is_known)
     }
 }
 
 impl From<Snapshot> for Records {
     fn from(snapshot: Snapshot) -> Self {
-        let all = snapshot
-            .sessions
-            .iter()
-            .flat_map(|of| of.keepers.iter().map(move |keeper| (of, keeper)));
-        let of_sessions: Vec<_> = all
-            .map(|(of, keeper)| (Some(of.id.clone()), keeper.clone()))
-            .collect();
+        let kept = snapshot.kept.into_iter();
+        let kept = kept.map(|(of, keeper)| (Some(of), keeper));
         let ending = snapshot.ending.into_iter().map(|keeper| (None, keeper));
-        let serving = snapshot
-            .serving
-            .into_iter()
-            .map(|(session, keeper)| (Some(session), keeper));
-        let keepers = of_sessions.into_iter().chain(ending).chain(serving);
+        let keepers = kept.chain(ending);
         Self {
             keepers: keepers.map(|kept| (kept.1.process, kept)).collect(),
             lost: snapshot.lost,
@@ -181,15 +139,7 @@ impl From<Snapshot> for Records {
             sessions: snapshot
                 .sessions
                 .into_iter()
-                .map(|session| {
-                    (
-                        session.id.clone(),
-                        SessionRecord {
-                            keepers: Keepers::default(),
-                            ..session
-                        },
-                    )
-                })
+                .map(|session| (session.id.clone(), session))
                 .collect(),
         }
     }

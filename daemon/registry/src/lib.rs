@@ -55,9 +55,9 @@ pub use effects::{Effect, Lease, Ticket};
 pub use ledger::Records;
 pub use names::in_use;
 pub use records::{
-    CLAIMED_KEYS_MAX, Claimant, Digest, HostRule, KeeperRecord, Keepers, LostRecords, NO_TOKEN,
-    OwnerRecord, ProgramDir, Rule, RuleSource, ServerRecord, ServiceRecord, ServiceSession,
-    SessionRecord, Snapshot, TokenFile,
+    BackendOf, CLAIMED_KEYS_MAX, Claimant, Digest, HostRule, KeeperRecord, Keepers, LostRecords,
+    NO_TOKEN, OwnerRecord, ProgramDir, Rule, RuleSource, ServerRecord, ServiceRecord,
+    ServiceSession, SessionRecord, Snapshot, TokenFile,
 };
 pub use unreachable::Departure;
 
@@ -101,8 +101,10 @@ pub struct Registry {
     held_by: BTreeMap<ProcessId, BTreeSet<SessionId>>,
     /// What their holders have made by these requests.
     made: BTreeMap<(ProcessId, RequestId), SessionId>,
-    /// The sessions whose backends these keepers hold.
-    kept_by: BTreeMap<ProcessId, SessionId>,
+    /// The keepers, by what they hold the backends of.
+    kept: BTreeMap<BackendOf, Keepers>,
+    /// Whose backends these keepers hold.
+    kept_by: BTreeMap<ProcessId, BackendOf>,
     /// Keepers that belong to no session any more, until they exit.
     ending: BTreeMap<ProcessId, KeeperRecord>,
     /// Keepers that have exited, until what is left of their backends is gone.
@@ -128,12 +130,6 @@ pub struct Registry {
     /// What the keepers have served that are ending or have exited.
     served: BTreeMap<ProcessId, Served>,
     services: BTreeMap<ServiceName, ServiceRecord>,
-    /// The keepers of services' sessions.
-    service_keepers: BTreeMap<ServiceSession, Keepers>,
-    /// The services' sessions whose backends these keepers hold.
-    service_kept_by: BTreeMap<ProcessId, ServiceSession>,
-    /// The services' sessions whose former keepers are ending, or have exited and are not swept.
-    service_served: BTreeMap<ProcessId, (ServiceSession, Option<BackendName>)>,
     /// What services' sessions have lost, and their clients were not told of.
     service_losses: BTreeMap<LossId, (ServiceSession, LossRecord)>,
     servers: Servers,
@@ -167,6 +163,7 @@ impl Registry {
             names: BTreeMap::new(),
             held_by: BTreeMap::new(),
             made: BTreeMap::new(),
+            kept: BTreeMap::new(),
             kept_by: BTreeMap::new(),
             ending: BTreeMap::new(),
             exited_keepers: BTreeMap::new(),
@@ -179,9 +176,6 @@ impl Registry {
             edited: BTreeMap::new(),
             served: BTreeMap::new(),
             services: BTreeMap::new(),
-            service_keepers: BTreeMap::new(),
-            service_kept_by: BTreeMap::new(),
-            service_served: BTreeMap::new(),
             service_losses,
             servers: Servers::restore(snapshot.servers),
             order: 0,
@@ -213,13 +207,15 @@ impl Registry {
         sessions.sort_by_key(|session| session.opened);
         for session in sessions {
             registry.order = registry.order.max(session.opened).max(session.freed);
-            if session.keepers.is_empty() {
-                registry.touched.insert(session.id.clone());
-            }
             registry.insert(session);
         }
-        let lost = registry.restore_services(snapshot.services, snapshot.serving);
-        registry.restore_keepers(snapshot.ending.into_iter().chain(lost).collect());
+        let services = snapshot.services.into_iter();
+        registry.services = services
+            .map(|service| (service.name.clone(), service))
+            .collect();
+        registry.restore_keepers(snapshot.kept, snapshot.ending);
+        let bare = registry.sessions.keys().filter(|id| registry.is_bare(id));
+        registry.touched = bare.cloned().collect();
         // A former daemon may have had no time for it.
         for host in registry.owners.keys().copied().collect::<Vec<_>>() {
             registry.end_unreachable_of(host);
@@ -336,11 +332,7 @@ impl Registry {
     /// holders of leases.
     pub fn processes(&self) -> BTreeSet<ProcessId> {
         let hosts = self.owners.keys().filter(|host| **host != ProcessId::USER);
-        let keepers = self
-            .kept_by
-            .keys()
-            .chain(self.ending.keys())
-            .chain(self.service_kept_by.keys());
+        let keepers = self.kept_by.keys().chain(self.ending.keys());
         let keepers = keepers.chain(
             self.services
                 .values()

@@ -8,7 +8,7 @@ use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::{Loss, LossRecord, Resume, SessionId, Siblings};
 
 use super::records::ProgramDir;
-use super::{Effect, OwnerRecord, Registry, Rule, RuleSource, SessionRecord};
+use super::{BackendOf, Effect, OwnerRecord, Registry, Rule, RuleSource, SessionRecord};
 
 /// Leases of one key at once from which on the host is taken for one that serves several clients by
 /// this key from one process. Two are a host that starts the next server before the former one has
@@ -156,9 +156,10 @@ impl Registry {
 
     /// The same, by the keeper of the backend.
     pub fn resume_kept_by(&self, keeper: &ProcessId) -> Resume {
-        self.kept_by
-            .get(keeper)
-            .map_or(Resume::Always, |id| self.resume_of(id))
+        match self.kept_by.get(keeper) {
+            Some(BackendOf::Session(id)) => self.resume_of(id),
+            Some(BackendOf::Service(_)) | None => Resume::Always,
+        }
     }
 
     /// Whether anybody can resume this session by its key, once its holder is gone.
@@ -265,7 +266,7 @@ impl Registry {
     fn spare(&self, owner: &Owner) -> Option<(SessionId, Key)> {
         let of_owner = owner.sessions.iter().filter_map(|id| self.sessions.get(id));
         let spare = of_owner
-            .filter(|session| session.holder.is_none() && session.keepers.is_empty())
+            .filter(|session| session.holder.is_none() && self.is_bare(&session.id))
             .filter_map(|session| {
                 Some((session.freed, session.id.clone(), session.leading_key()?))
             });

@@ -208,9 +208,6 @@ pub struct SessionRecord {
     pub former: Option<Digest>,
     /// Whether the token was offered to the broker under this lease, whose answer is not known yet.
     pub offered: bool,
-    /// The keepers that hold its backends, one for each name. On record by themselves
-    /// ([`super::Effect::SaveKeeper`]), not with the session.
-    pub keepers: Keepers,
 }
 
 /// A keeper as it is on record.
@@ -229,8 +226,6 @@ pub struct KeeperRecord {
     pub backend: Option<ProcessId>,
     /// Whether it has to end. No front is led to it any more.
     pub ending: bool,
-    /// The service that its session belongs to. None: the session is a host's, or the user's.
-    pub service: Option<ServiceName>,
 }
 
 impl KeeperRecord {
@@ -243,7 +238,6 @@ impl KeeperRecord {
             program,
             backend: None,
             ending: false,
-            service: None,
         }
     }
 }
@@ -256,6 +250,9 @@ pub(super) const BACKENDS_PER_SESSION: usize = 256;
 pub struct Keepers(Vec<KeeperRecord>);
 
 impl Keepers {
+    /// Those of a session that has none.
+    pub const NONE: &'static Self = &Self(Vec::new());
+
     /// That of the backend with this name. None as a name: of the only backend, which has none.
     pub fn of(&self, backend: Option<&BackendName>) -> Option<&KeeperRecord> {
         self.0.iter().find(|keeper| keeper.of.as_ref() == backend)
@@ -355,6 +352,14 @@ impl Keepers {
     }
 }
 
+impl IntoIterator for Keepers {
+    type Item = KeeperRecord;
+    type IntoIter = alloc::vec::IntoIter<KeeperRecord>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
 impl FromIterator<KeeperRecord> for Keepers {
     fn from_iter<T: IntoIterator<Item = KeeperRecord>>(keepers: T) -> Self {
         let mut all = Self::default();
@@ -365,6 +370,37 @@ impl FromIterator<KeeperRecord> for Keepers {
 
 /// A session of a service.
 pub type ServiceSession = (ServiceName, SessionId);
+
+/// The session that a backend belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BackendOf {
+    /// A host's, or the user's.
+    Session(SessionId),
+    /// A service's.
+    Service(ServiceSession),
+}
+
+impl From<&SessionId> for BackendOf {
+    fn from(id: &SessionId) -> Self {
+        Self::Session(id.clone())
+    }
+}
+
+impl From<&ServiceSession> for BackendOf {
+    fn from(of: &ServiceSession) -> Self {
+        Self::Service(of.clone())
+    }
+}
+
+impl BackendOf {
+    /// The service's session, if it is one.
+    pub fn service(&self) -> Option<&ServiceSession> {
+        match self {
+            Self::Session(_) => None,
+            Self::Service(of) => Some(of),
+        }
+    }
+}
 
 /// A service that a process has leased, or whose keepers still run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -452,14 +488,14 @@ pub struct Snapshot {
     pub claimants: Vec<(ProcessId, Claimant)>,
     /// The sessions.
     pub sessions: Vec<SessionRecord>,
+    /// The keepers, and whose backends they hold.
+    pub kept: Vec<(BackendOf, KeeperRecord)>,
     /// The keepers that no session has any more, and that were there all the same.
     pub ending: Vec<KeeperRecord>,
     /// The services.
     pub services: Vec<ServiceRecord>,
     /// What their sessions have lost.
     pub service_losses: Vec<(ServiceSession, LossRecord)>,
-    /// The services' sessions that have keepers.
-    pub serving: Vec<(SessionId, KeeperRecord)>,
     /// What is known of servers.
     pub servers: Vec<ServerRecord>,
     /// Whether earlier records were lost.

@@ -143,6 +143,7 @@ impl Bench {
             ending,
             exited_keepers,
             lost,
+            kept,
             ..
         } = self.registry;
         let snapshot = Snapshot {
@@ -152,6 +153,12 @@ impl Bench {
                 .collect(),
             claimants: claimants.into_iter().collect(),
             sessions: sessions.into_values().collect(),
+            kept: kept
+                .into_iter()
+                .flat_map(|(of, keepers)| {
+                    keepers.into_iter().map(move |keeper| (of.clone(), keeper))
+                })
+                .collect(),
             ending: ending
                 .into_values()
                 .chain(exited_keepers.into_values())

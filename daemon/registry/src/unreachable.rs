@@ -9,7 +9,7 @@ use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Error, Label, Loss, Resume, SessionId, Siblings};
 
 use super::losses::is_led;
-use super::{Claim, Effect, Millis, Registry, RuleSource, SessionRecord};
+use super::{BackendOf, Claim, Effect, Millis, Registry, RuleSource, SessionRecord};
 
 /// How a front has left, as its keeper tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,10 +38,11 @@ impl Registry {
         left: Departure,
     ) -> Result<(), Error> {
         self.note_word(keeper, left.used);
-        let session = self.kept(keeper, name)?;
-        if session.public_id() != told {
-            return Err(Error::UnknownBackend);
-        }
+        let BackendOf::Session(id) = self.kept_as(told, name, keeper)? else {
+            // Its host is whoever serves it, and has no rule.
+            return Ok(());
+        };
+        let session = self.sessions.get(&id).ok_or(Error::UnknownBackend)?;
         let (id, owner, key) = (session.id.clone(), session.owner, session.leading_key());
         let is_newest = session.epoch == left.epoch;
         let of_session = self.left.entry(id.clone()).or_default();
@@ -192,7 +193,8 @@ impl Registry {
                         let left = self.departure(&id, keeper);
                         left.is_some_and(|left| left.epoch == session.epoch)
                     };
-                    let keepers = session.keepers.iter().map(|keeper| keeper.process);
+                    let keepers = self.keepers_of(&(&id).into()).iter();
+                    let keepers = keepers.map(|keeper| keeper.process);
                     let silent: Vec<ProcessId> =
                         keepers.filter(|keeper| !has_said(keeper)).collect();
                     self.ended_by_rule
@@ -209,7 +211,7 @@ impl Registry {
     /// has come for it meanwhile, which is told.
     pub(super) fn end_if_free(&mut self, id: &SessionId) {
         let session = self.sessions.get(id);
-        if session.is_some_and(|session| session.holder.is_none() && session.keepers.is_empty()) {
+        if session.is_some_and(|session| session.holder.is_none()) && self.is_bare(id) {
             self.tell_unreachable(id, None);
             self.end_session(id);
         }
@@ -310,7 +312,7 @@ impl Registry {
     /// The same for what is told of it: a session without a backend may never have had one, or one
     /// that has ended with its front.
     fn has_shown_use(&self, session: &SessionRecord) -> Option<bool> {
-        let is_bare = session.keepers.is_empty() && session.digest.is_none();
+        let is_bare = self.is_bare(&session.id) && session.digest.is_none();
         if is_bare && session.rule.source != RuleSource::Library {
             let left = self.left.get(&session.id).into_iter();
             let mut left = left.flat_map(BTreeMap::values);
@@ -334,7 +336,7 @@ impl Registry {
 
     /// Whether anything of this session would be missed. None: a keeper of it is about to say.
     fn was_used(&self, session: &SessionRecord) -> Option<bool> {
-        if session.keepers.is_empty()
+        if self.is_bare(&session.id)
             || session.digest.is_some()
             || self.touched.contains(&session.id)
         {
@@ -350,8 +352,8 @@ impl Registry {
         let said = self.left.get(&session.id)?;
         let under = |left: &&Departure| left.epoch == session.epoch;
         // One whose keeper has exited since has said so before.
-        let all = session
-            .keepers
+        let all = self
+            .keepers_of(&(&session.id).into())
             .iter()
             .all(|keeper| said.get(&keeper.process).filter(under).is_some());
         all.then(|| said.values().filter(under).collect())

@@ -17,7 +17,8 @@ use mcp_sessiond_proto::backends::{
 use mcp_sessiond_proto::types::ClientName;
 use mcp_sessiond_proto::{BackendName, Epoch, Label, ServiceName, SessionId, Siblings};
 use mcp_sessiond_registry::{
-    KeeperRecord, OwnerRecord, ProgramDir, Rule, ServiceRecord, SessionRecord, Snapshot, TokenFile,
+    BackendOf, KeeperRecord, OwnerRecord, ProgramDir, Rule, ServiceRecord, ServiceSession,
+    SessionRecord, Snapshot, TokenFile,
 };
 use serde::{Deserialize, Serialize};
 
@@ -148,9 +149,12 @@ impl RecordCopy {
             digest: None,
             former: None,
             offered: false,
-            keepers: [keeper].into_iter().collect(),
         };
-        Some(Adopted { owner, session })
+        Some(Adopted {
+            owner,
+            session,
+            keeper,
+        })
     }
 }
 
@@ -178,7 +182,7 @@ enum Given {
     /// It has a record of which nothing can be taken over.
     Nothing,
     Session(Box<Adopted>),
-    Served(ServiceRecord, SessionId, KeeperRecord),
+    Served(ServiceRecord, ServiceSession, KeeperRecord),
 }
 
 /// A session that a keeper has given back.
@@ -186,6 +190,7 @@ enum Given {
 struct Adopted {
     owner: OwnerRecord,
     session: SessionRecord,
+    keeper: KeeperRecord,
 }
 
 /// Asks the keepers that are not on record, and puts what they give back into the snapshot. Returns
@@ -205,9 +210,7 @@ pub(super) fn adopt(
         match one {
             Given::Nothing => {}
             Given::Session(adopted) => given.push(*adopted),
-            Given::Served(service, session, keeper) => {
-                adopt_served(snapshot, service, session, keeper);
-            }
+            Given::Served(service, of, keeper) => adopt_served(snapshot, service, of, keeper),
         }
     }
     (take_in(given, snapshot), was_on_record)
@@ -223,7 +226,13 @@ fn take_in(mut given: Vec<Adopted>, snapshot: &mut Snapshot) -> Vec<SessionId> {
         )
     });
     let mut adopted: Vec<SessionId> = Vec::new();
-    for Adopted { owner, mut session } in given {
+    for Adopted {
+        owner,
+        mut session,
+        keeper,
+    } in given
+    {
+        let of = BackendOf::Session(session.id.clone());
         // Some keepers have registered before that was seen.
         let is_same = |known: &&mut OwnerRecord| known.host == owner.host;
         if let Some(known) = snapshot.owners.iter_mut().find(is_same) {
@@ -237,15 +246,8 @@ fn take_in(mut given: Vec<Adopted>, snapshot: &mut Snapshot) -> Vec<SessionId> {
         let known =
             known.filter(|known| adopted.contains(&known.id) && known.owner == session.owner);
         if let Some(known) = known {
-            let others = session
-                .keepers
-                .iter()
-                .filter(|keeper| known.keepers.of(keeper.of.as_ref()).is_none());
-            let others: Vec<KeeperRecord> = others.cloned().collect();
-            others
-                .into_iter()
-                .for_each(|keeper| drop(known.keepers.put(keeper)));
             known.epoch = known.epoch.max(session.epoch);
+            put_first(snapshot, of, keeper);
             continue;
         }
         let is_taken = |known: &SessionRecord| {
@@ -267,8 +269,19 @@ fn take_in(mut given: Vec<Adopted>, snapshot: &mut Snapshot) -> Vec<SessionId> {
             snapshot.owners.push(owner);
         }
         snapshot.sessions.push(session);
+        put_first(snapshot, of, keeper);
     }
     adopted
+}
+
+/// Puts a keeper into the snapshot, unless another one holds its backend. Says whether it did.
+fn put_first(snapshot: &mut Snapshot, of: BackendOf, keeper: KeeperRecord) -> bool {
+    let mut others = snapshot.kept.iter();
+    let is_first = !others.any(|(other, kept)| *other == of && kept.of == keeper.of);
+    if is_first {
+        snapshot.kept.push((of, keeper));
+    }
+    is_first
 }
 
 /// Puts a service's session into the snapshot. The service goes on under an epoch that no keeper
@@ -276,13 +289,10 @@ fn take_in(mut given: Vec<Adopted>, snapshot: &mut Snapshot) -> Vec<SessionId> {
 fn adopt_served(
     snapshot: &mut Snapshot,
     service: ServiceRecord,
-    session: SessionId,
+    of: ServiceSession,
     keeper: KeeperRecord,
 ) {
-    let is_same = |(of, other): &(SessionId, KeeperRecord)| {
-        *of == session && other.service == keeper.service && other.of == keeper.of
-    };
-    if snapshot.serving.iter().any(is_same) {
+    if !put_first(snapshot, BackendOf::Service(of), keeper) {
         return;
     }
     match snapshot
@@ -296,7 +306,6 @@ fn adopt_served(
         }
         None => snapshot.services.push(service),
     }
-    snapshot.serving.push((session, keeper));
 }
 
 /// Asks each keeper in a thread, and returns what they give back. Keepers for which no thread could
@@ -365,20 +374,16 @@ fn given_by(
             since_ms,
         } = copy;
         let keeper = KeeperRecord {
-            service: Some(service.clone()),
             of: backend,
             ..of(program)
         };
-        return Some(Given::Served(
-            ServiceRecord {
-                name: service,
-                epoch,
-                holder,
-                since_ms,
-            },
-            session,
-            keeper,
-        ));
+        let record = ServiceRecord {
+            name: service.clone(),
+            epoch,
+            holder,
+            since_ms,
+        };
+        return Some(Given::Served(record, (service, session), keeper));
     }
     let copy: RecordCopy = serde_json::from_str(record).ok()?;
     let host = copy.host.map(process_id);
@@ -478,9 +483,10 @@ mod tests {
             "above all that any keeper has seen"
         );
         let keeper = |of: &SessionRecord, backend| {
-            of.keepers
-                .of(name(backend).as_ref())
-                .map(|keeper| keeper.process.pid)
+            let of = BackendOf::Session(of.id.clone());
+            let mut kept = snapshot.kept.iter();
+            let found = kept.find(|(other, keeper)| *other == of && keeper.of == name(backend));
+            found.map(|(_, keeper)| keeper.process.pid)
         };
         // Of two that hold one backend, the one with the latest front.
         assert_eq!(
@@ -516,7 +522,6 @@ mod tests {
             let keeper = KeeperRecord::new(process(pid), KeeperName(pid), "server".into());
             KeeperRecord {
                 of: name(backend),
-                service: Some(service.clone()),
                 ..keeper
             }
         };
@@ -526,12 +531,12 @@ mod tests {
             adopt_served(
                 &mut snapshot,
                 served(None),
-                id.clone(),
+                (service.clone(), id.clone()),
                 keeper(backend, pid),
             );
         }
         let kept: Vec<u32> = snapshot
-            .serving
+            .kept
             .iter()
             .map(|(_, keeper)| keeper.process.pid)
             .collect();

@@ -13,7 +13,7 @@ use mcp_sessiond_proto::backends::{
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::end_note::EndNote;
 use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, Resume, SessionId, paths};
-use mcp_sessiond_registry::{Departure, KeeperRecord, Registry, ServiceSession, SessionRecord};
+use mcp_sessiond_registry::{BackendOf, Departure, KeeperRecord, Registry};
 
 use super::adopt::{RecordCopy, reference};
 use super::claim::{exhausted, failed, is_of_call};
@@ -83,25 +83,28 @@ impl Engine {
                 "a keeper leads a session of processes of its own (setsid)".into(),
             ));
         }
-        if let Some(service) = request.service.clone() {
-            return self.keep_service_backend(peer, service, request).await;
-        }
         let KeepRequest {
-            session: told,
+            session,
             epoch,
             keeper: name,
             program,
+            service,
             backend,
             server,
-            ..
         } = request;
-        let (id, holder) = self.held_above(peer, &told, epoch)?;
-        self.await_former(peer.id(), server.as_ref()).await;
+        let (of, holder) = match service {
+            Some(service) => self.served_above(peer, (service, session), epoch)?,
+            None => {
+                let held = self.held_above(peer, &session, epoch)?;
+                self.await_former(peer.id(), server.as_ref()).await;
+                held
+            }
+        };
         let keeper = KeeperRecord {
-            of: backend.clone(),
+            of: backend,
             ..KeeperRecord::new(peer.id(), name, program)
         };
-        let (owner, resume, record, is_of_call, kept) = {
+        let (kept, on_record) = {
             let mut state = self.lock();
             state.ledger.check()?;
             state
@@ -110,35 +113,54 @@ impl Engine {
                 .map_err(|error| failed(&error))?;
             state.take_in_exits(self.now());
             let is_new = !state.registry.is_keeper(&peer.id());
-            let registered = register(&mut state.registry, peer, &id, epoch, holder, keeper);
+            // One epoch has one holder, but the lease may have changed since that was looked at. The keeper
+            // is watched by now, so that no exit is missed.
+            let registry = &mut state.registry;
+            let registered = registry.holder_of(&of, epoch).and_then(|now| {
+                let is_there = now == holder && peer.is_alive();
+                is_there.then_some(()).ok_or(Error::LeaseEnded)?;
+                registry.keep_backend(&of, epoch, keeper.clone())
+            });
             self.apply(&mut state);
             state.unwatch(&peer.id());
-            let owner = registered?;
+            registered?;
             if is_new {
                 count(&self.meters.counters.backends_kept_total);
             }
-            let record = state.registry.session(&id).and_then(|session| {
-                RecordCopy::of(
-                    session,
-                    &state.registry.owner_record(session.owner)?,
-                    backend,
-                )
-            });
-            let is_of_call = state.registry.session(&id).is_some_and(is_of_call);
-            (
-                owner,
-                match state.registry.is_resumable(&id) {
-                    true => state.registry.resume_of(&id),
-                    false => Resume::Never,
-                },
-                record,
-                is_of_call,
-                state.ledger.waiter(),
-            )
+            let kept = match &of {
+                BackendOf::Session(id) => self.kept_of_host(&state.registry, id, keeper.of),
+                BackendOf::Service(of) => self.kept_of_service(&state.registry, of, keeper),
+            };
+            (kept, state.ledger.waiter())
         };
-        kept.kept().await?;
+        on_record.kept().await?;
+        Ok(Kept {
+            discover: self.discover(server.as_ref()),
+            ..kept
+        })
+    }
+
+    /// What the daemon tells the keeper of a host's session.
+    fn kept_of_host(
+        &self,
+        registry: &Registry,
+        id: &SessionId,
+        backend: Option<BackendName>,
+    ) -> Kept {
+        let session = registry.session(id);
+        let record = session.and_then(|session| {
+            let owner = registry.owner_record(session.owner)?;
+            RecordCopy::of(session, &owner, backend)
+        });
+        let is_of_call = session.is_some_and(is_of_call);
+        let resume = match registry.is_resumable(id) {
+            true => registry.resume_of(id),
+            false => Resume::Never,
+        };
         let config = &self.settings().loaded.config.backends;
-        let is_users = owner == ProcessId::USER;
+        let owner = session.map(|session| session.owner);
+        let host = owner.filter(|owner| *owner != ProcessId::USER);
+        let is_users = host.is_none();
         let linger = |of_host: u64, is_resumed: bool| match (is_users, is_resumed) {
             // `mcp-sessiond call` has made it, for calls that follow each other.
             (true, _) if is_of_call => config.linger_ms,
@@ -155,13 +177,12 @@ impl Engine {
                 resume => linger(config.closed_linger_ms, resume == Resume::Always),
             },
         );
-        let kept = self.kept((!is_users).then_some(owner), lingers, record);
-        Ok(Kept {
-            discover: self.discover(server.as_ref()),
+        let kept = self.kept(host, lingers, record);
+        Kept {
             // What is the user's own is closed after each `mcp-sessiond call`.
             closes: if is_users { u32::MAX } else { kept.closes },
             ..kept
-        })
+        }
     }
 
     /// What the daemon tells a registered keeper: its owner's process; how long it stays without a
@@ -196,7 +217,7 @@ impl Engine {
         peer: &PinnedProcess,
         told: &SessionId,
         epoch: Epoch,
-    ) -> Result<(SessionId, ProcessId), Error> {
+    ) -> Result<(BackendOf, ProcessId), Error> {
         // Several owners may have chosen the same id for a session.
         let called_so: Vec<(ProcessId, SessionId, Option<ProcessId>)> = self.look(|registry| {
             let found = registry
@@ -209,9 +230,9 @@ impl Engine {
         let held = called_so
             .iter()
             .filter_map(|(_, id, holder)| Some((id.clone(), (*holder)?)));
-        for found in held {
-            if found.1 == peer.id() || is_above(found.1, peer)? {
-                return Ok(found);
+        for (id, holder) in held {
+            if holder == peer.id() || is_above(holder, peer)? {
+                return Ok((BackendOf::Session(id), holder));
             }
         }
         // A descendant of an instance of the session may learn that the session exists, and that
@@ -329,11 +350,10 @@ impl Engine {
             told,
         } = request;
         let is_its = |registry: &Registry| {
-            let is_it = |known: &KeeperRecord| known.name == *keeper && known.process == peer.id();
-            let mut kept = registry.sessions_with_backend();
-            let mut serving = registry.service_backends();
-            kept.any(|(of, known)| of.public_id() == session && is_it(known))
-                || serving.any(|(of, known)| of.1 == *session && is_it(known))
+            registry.backends().any(|(of, known)| {
+                let is_it = known.name == *keeper && known.process == peer.id();
+                is_it && registry.told_of(of) == Some(session)
+            })
         };
         if !self.look(is_its) {
             return Err(Error::UnknownBackend);
@@ -390,26 +410,29 @@ impl Engine {
         self.tell(|registry| registry.backend_ending(session, *keeper, peer.id(), *why))
     }
 
-    /// The backend of this name, of a session that the caller holds under this epoch. None: there
-    /// is none.
+    /// The backend of this name, of a session that `peer` holds, or whose service it has leased, under
+    /// this epoch. None: there is none.
     ///
     /// # Errors
     /// Those of a lease that is not the newest. [`Error::Unavailable`] while a former one is being
     /// ended: it may still hold a port or the lock on a profile.
     pub fn find_backend(
         &self,
-        id: &SessionId,
+        peer: ProcessId,
+        of: &BackendOf,
         epoch: Epoch,
         name: Option<&BackendName>,
     ) -> Result<Option<Backend>, Error> {
         self.tell(|registry| {
-            registry.check(id, epoch)?;
-            let is_free = registry.free_backend(id, name);
-            let session = registry.session(id).ok_or(Error::UnknownSession)?;
-            match session.keepers.of(name) {
+            match of {
+                BackendOf::Session(id) => registry.check(id, epoch)?,
+                BackendOf::Service((service, _)) => registry.serves(service, epoch, peer)?,
+            }
+            let is_free = registry.free_backend(of, name);
+            match registry.keepers_of(of).of(name) {
                 Some(keeper) if keeper.ending => Err(ending()),
                 None if !is_free => Err(ending()),
-                keeper => Ok(keeper.map(|keeper| backend(session, keeper))),
+                keeper => Ok(keeper.and_then(|keeper| backend(registry, of, keeper))),
             }
         })
     }
@@ -418,15 +441,10 @@ impl Engine {
     /// know. Those of one id are all in one page.
     pub fn backends(&self, after: Option<&SessionId>) -> Vec<Backend> {
         let mut backends: Vec<Backend> = self.look(|registry| {
-            let all = registry.sessions_with_backend();
-            let later =
-                all.filter(|(session, _)| after.is_none_or(|after| session.public_id() > after));
-            let of_services = registry.service_backends();
-            let of_services =
-                of_services.filter(|((_, session), _)| after.is_none_or(|after| session > after));
-            let of_hosts = later.map(|(session, keeper)| backend(session, keeper));
-            of_hosts
-                .chain(of_services.map(|(of, keeper)| of_service(of, keeper)))
+            let all = registry
+                .backends()
+                .filter_map(|(of, keeper)| backend(registry, of, keeper));
+            all.filter(|backend| after.is_none_or(|after| backend.session > *after))
                 .collect()
         });
         backends.sort_by(|one, other| (&one.session, one.host).cmp(&(&other.session, other.host)));
@@ -456,33 +474,20 @@ impl Engine {
                 let kills = matches!(why, StopReason::KeeperHung(_));
                 return registry.end_faulty(told, keeper, kills);
             }
-            let mut of_services: Vec<_> = registry
-                .service_backends()
-                .map(|(of, _)| of)
-                .filter(|of| {
-                    of.1 == *told && service.as_ref().is_none_or(|service| of.0 == *service)
-                })
-                .cloned()
-                .collect();
-            of_services.dedup();
-            if let (Some(of), false) = (
-                of_services.pop(),
-                service.is_none() && !of_services.is_empty(),
-            ) {
-                return registry.stop_service_backend(&of, backend.as_ref());
-            }
-            if service.is_some() {
-                return Err(Error::UnknownBackend);
-            }
-            let all = registry.sessions_with_backend().map(|(session, _)| session);
-            let named = all
-                .filter(|session| session.public_id() == told)
-                .map(|session| session.id.clone());
-            let named: BTreeSet<SessionId> = named.collect();
+            let is_meant = |of: &BackendOf| match (of, service) {
+                (BackendOf::Service((of, session)), Some(service)) => {
+                    of == service && session == told
+                }
+                (of, None) => registry.told_of(of) == Some(told),
+                (BackendOf::Session(_), Some(_)) => false,
+            };
+            let all = registry.backends().map(|(of, _)| of);
+            let named: BTreeSet<BackendOf> = all.filter(|of| is_meant(of)).cloned().collect();
             let found = named.first().cloned().ok_or(Error::UnknownBackend)?;
             if named.len() > 1 {
                 return Err(refused(
-                    "several hosts have a session of this id, with a backend each".into(),
+                    "several hosts or services have a session of this id, with a backend each"
+                        .into(),
                 ));
             }
             registry.stop_backend(&found, backend.as_ref())
@@ -512,12 +517,7 @@ impl Engine {
     pub(super) fn end_keeper(&self, state: &State, keeper: &ProcessId) {
         // A keeper that is not watched has exited, and its backend is swept anyway.
         if let Some(keeper) = state.exits.watched(keeper) {
-            let registry = &state.registry;
-            let of_hosts = registry.sessions_with_backend().map(|(_, kept)| kept);
-            let of_services = registry.service_backends().map(|(_, kept)| kept);
-            let is_kept = of_hosts
-                .chain(of_services)
-                .any(|kept| kept.process == keeper.id());
+            let is_kept = !state.registry.is_leaving(&keeper.id());
             let is_faulty = state.registry.is_faulty(&keeper.id());
             let (because, why) = if is_faulty.is_some() {
                 (Loss::Hung, "its keeper did not answer")
@@ -559,27 +559,6 @@ impl Engine {
     }
 }
 
-/// Registers a keeper that is already watched, so that no exit from now on is missed. Returns the
-/// session's host.
-fn register(
-    registry: &mut Registry,
-    peer: &PinnedProcess,
-    id: &SessionId,
-    epoch: Epoch,
-    holder: ProcessId,
-    keeper: KeeperRecord,
-) -> Result<ProcessId, Error> {
-    registry.check(id, epoch)?;
-    let session = registry.session(id).ok_or(Error::UnknownSession)?;
-    let owner = session.owner;
-    // One epoch has one holder, but the lease may have changed since the caller looked.
-    if session.holder != Some(holder) || !peer.is_alive() {
-        return Err(Error::LeaseEnded);
-    }
-    registry.keep_backend(id, epoch, keeper)?;
-    Ok(owner)
-}
-
 /// Whether this very process is an ancestor of the peer's.
 pub(super) fn is_above(process: ProcessId, peer: &PinnedProcess) -> Result<bool, Error> {
     if process == peer.id() {
@@ -597,35 +576,28 @@ pub(super) fn ending() -> Error {
     }
 }
 
-fn backend(session: &SessionRecord, keeper: &KeeperRecord) -> Backend {
-    Backend {
-        session: session.public_id().clone(),
+fn backend(registry: &Registry, of: &BackendOf, keeper: &KeeperRecord) -> Option<Backend> {
+    let (session, host) = match of {
+        BackendOf::Session(id) => {
+            let session = registry.session(id)?;
+            (session.public_id(), session.owner)
+        }
+        BackendOf::Service((_, session)) => (session, ProcessId::USER),
+    };
+    Some(Backend {
+        session: session.clone(),
         keeper: keeper.name,
         keeper_pid: keeper.process.pid,
-        host: session.owner.pid,
-        service: None,
+        host: host.pid,
+        service: of.service().map(|(service, _)| service.clone()),
         backend: keeper.of.clone(),
         program: keeper.program.clone(),
         pid: keeper.backend.map(|backend| backend.pid),
-    }
+    })
 }
 
 fn refused(sentence: String) -> Error {
     Error::InvalidArgument { sentence }
-}
-
-/// A backend of a service's session.
-pub(super) fn of_service((service, session): &ServiceSession, keeper: &KeeperRecord) -> Backend {
-    Backend {
-        session: session.clone(),
-        keeper: keeper.name,
-        keeper_pid: keeper.process.pid,
-        host: ProcessId::USER.pid,
-        service: Some(service.clone()),
-        backend: keeper.of.clone(),
-        program: keeper.program.clone(),
-        pid: keeper.backend.map(|backend| backend.pid),
-    }
 }
 
 /// Deletes a keeper's socket, unless a process listens there: a keeper that is about to register.

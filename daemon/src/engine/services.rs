@@ -3,19 +3,18 @@
 use std::collections::BTreeSet;
 
 use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId};
-use mcp_sessiond_proto::backends::{Backend, KeepRequest, Kept};
+use mcp_sessiond_proto::backends::Kept;
 use mcp_sessiond_proto::services::{
     ServeRequest, Served, ServiceLease, ServiceLoss, ServiceLossesRequest,
 };
 use mcp_sessiond_proto::time::now_ms;
-use mcp_sessiond_proto::{BackendName, Epoch, Error, LossId, LossRecord, ServiceName, SessionId};
-use mcp_sessiond_registry::{KeeperRecord, ServiceSession};
+use mcp_sessiond_proto::{Epoch, Error, LossId, LossRecord, SessionId};
+use mcp_sessiond_registry::{BackendOf, KeeperRecord, Registry, ServiceSession};
 
 use super::Engine;
 use super::adopt::ServiceCopy;
-use super::backends::{ending, is_above, of_service};
+use super::backends::is_above;
 use super::claim::failed;
-use crate::counters::count;
 use crate::storage::RecordId;
 
 impl Engine {
@@ -73,95 +72,40 @@ impl Engine {
         Ok(())
     }
 
-    /// Registers `peer` as the keeper of a service's session. It must be a descendant of the
-    /// process that holds the lease.
-    pub(super) async fn keep_service_backend(
+    /// The session of a service that a process above `peer` has leased under this epoch, and which
+    /// process that is.
+    pub(super) fn served_above(
         &self,
         peer: &PinnedProcess,
-        service: ServiceName,
-        request: KeepRequest,
-    ) -> Result<Kept, Error> {
-        let KeepRequest {
-            session,
-            epoch,
-            keeper: name,
-            program,
-            backend,
-            server,
-            ..
-        } = request;
-        let served = self.look(|registry| registry.served_under(&service, epoch).cloned())?;
-        let holder = served.holder.ok_or(Error::LeaseEnded)?;
+        of: ServiceSession,
+        epoch: Epoch,
+    ) -> Result<(BackendOf, ProcessId), Error> {
+        let holder = self.look(|registry| Ok(registry.served_under(&of.0, epoch)?.holder))?;
+        let holder = holder.ok_or(Error::LeaseEnded)?;
         if !is_above(holder, peer)? {
             return Err(Error::NotAnAncestor { pid: holder.pid });
         }
-        let of = (service, session);
-        let since_ms = served.since_ms;
-        let copy = ServiceCopy {
-            service: of.0.clone(),
-            session: of.1.clone(),
-            backend: backend.clone(),
-            program: program.clone(),
-            since_ms,
-        };
-        let keeper = KeeperRecord {
-            of: backend,
-            ..KeeperRecord::new(peer.id(), name, program)
-        };
-        let kept = {
-            let mut state = self.lock();
-            state.ledger.check()?;
-            state
-                .exits
-                .add(peer.clone())
-                .map_err(|error| failed(&error))?;
-            state.take_in_exits(self.now());
-            let is_new = !state.registry.is_keeper(&peer.id());
-            let registered = match state.registry.serves(&of.0, epoch, holder) {
-                Ok(()) if peer.is_alive() => {
-                    state.registry.keep_service_backend(&of, epoch, keeper)
-                }
-                Ok(()) => Err(Error::LeaseEnded),
-                Err(error) => Err(error),
-            };
-            self.apply(&mut state);
-            state.unwatch(&peer.id());
-            registered?;
-            if is_new {
-                count(&self.meters.counters.backends_kept_total);
-            }
-            state.ledger.waiter()
-        };
-        kept.kept().await?;
-        let linger_ms = self.settings().loaded.config.http.linger_ms;
-        Ok(Kept {
-            discover: self.discover(server.as_ref()),
-            ..self.kept(None, (linger_ms, linger_ms), copy.text())
-        })
+        Ok((BackendOf::Service(of), holder))
     }
 
-    /// The backend of this name, of a service's session, for the process that holds the lease under
-    /// this epoch. None: there is none.
-    ///
-    /// # Errors
-    /// Those of a lease that is not the newest, or another process's. [`Error::Unavailable`] while
-    /// the former one is being ended.
-    pub fn find_service_backend(
+    /// What the daemon tells the keeper of a service's session.
+    pub(super) fn kept_of_service(
         &self,
-        peer: ProcessId,
-        of: &ServiceSession,
-        epoch: Epoch,
-        name: Option<&BackendName>,
-    ) -> Result<Option<Backend>, Error> {
-        self.tell(|registry| {
-            registry.serves(&of.0, epoch, peer)?;
-            let is_free = registry.free_service_backend(of, name);
-            match registry.service_backend(of, name) {
-                Some(keeper) if keeper.ending => Err(ending()),
-                None if !is_free => Err(ending()),
-                keeper => Ok(keeper.map(|keeper| of_service(of, keeper))),
-            }
-        })
+        registry: &Registry,
+        (service, session): &ServiceSession,
+        keeper: KeeperRecord,
+    ) -> Kept {
+        let mut services = registry.services();
+        let since_ms = services.find(|known| known.name == *service);
+        let copy = ServiceCopy {
+            service: service.clone(),
+            session: session.clone(),
+            backend: keeper.of,
+            program: keeper.program,
+            since_ms: since_ms.map_or(0, |known| known.since_ms),
+        };
+        let linger_ms = self.settings().loaded.config.http.linger_ms;
+        self.kept(None, (linger_ms, linger_ms), copy.text())
     }
 
     /// What sessions of services have lost, and their clients were not told of.
@@ -212,14 +156,11 @@ impl Engine {
 
     /// The sessions of services that have a backend.
     pub fn served_sessions(&self) -> Vec<ServiceSession> {
-        let mut all: Vec<ServiceSession> = self.look(|registry| {
-            registry
-                .service_backends()
-                .map(|(of, _)| of.clone())
-                .collect()
-        });
-        all.dedup();
-        all
+        self.look(|registry| {
+            let all = registry.backends().filter_map(|(of, _)| of.service());
+            let all: BTreeSet<&ServiceSession> = all.collect();
+            all.into_iter().cloned().collect()
+        })
     }
 
     /// The sessions of services that have lost something of which their clients were not told.

@@ -9,7 +9,7 @@ use mcp_sessiond_process::directory::{Directory, DirectoryError};
 use mcp_sessiond_process::{self as process, ExitWatch, PinnedProcess};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::paths;
-use mcp_sessiond_registry::{Effect, KeeperRecord, Registry, Snapshot};
+use mcp_sessiond_registry::{BackendOf, Effect, KeeperRecord, Registry, Snapshot};
 use tokio::sync::{Notify, mpsc};
 
 use super::closes::Closes;
@@ -76,14 +76,9 @@ fn adopt(
     snapshot: &mut Snapshot,
     ledger: &mut Ledger,
 ) -> (usize, bool) {
-    let of_sessions = snapshot
-        .sessions
-        .iter()
-        .flat_map(|session| session.keepers.iter());
-    let serving = snapshot.serving.iter().map(|(_, keeper)| keeper);
-    let known: Vec<KeeperName> = of_sessions
+    let kept = snapshot.kept.iter().map(|(_, keeper)| keeper);
+    let known: Vec<KeeperName> = kept
         .chain(&snapshot.ending)
-        .chain(serving)
         .map(|keeper| keeper.name)
         .collect();
     let unknown = keepers::unknown(directory, &known);
@@ -101,27 +96,19 @@ fn adopt(
             .into_iter()
             .for_each(|owner| ledger.record(Effect::SaveOwner(owner.clone())));
         ledger.record(Effect::SaveSession(session.clone()));
-        for keeper in session.keepers.iter() {
-            ledger.record(Effect::SaveKeeper(Some(session.id.clone()), keeper.clone()));
-        }
     }
-    let is_new = |keeper: &KeeperRecord| !known.contains(&keeper.name);
-    let serving: Vec<_> = snapshot
-        .serving
-        .iter()
-        .filter(|(_, keeper)| is_new(keeper))
-        .cloned()
-        .collect();
-    if !serving.is_empty() {
+    let is_new = |(_, keeper): &&(BackendOf, KeeperRecord)| !known.contains(&keeper.name);
+    let new: Vec<_> = snapshot.kept.iter().filter(is_new).collect();
+    let of_services = new.iter().filter(|(of, _)| of.service().is_some()).count();
+    if of_services > 0 {
         snapshot
             .services
             .iter()
             .for_each(|service| ledger.record(Effect::SaveService(service.clone())));
     }
-    let of_services = serving.len();
-    serving
-        .into_iter()
-        .for_each(|(session, keeper)| ledger.record(Effect::SaveKeeper(Some(session), keeper)));
+    for (of, keeper) in new {
+        ledger.record(Effect::SaveKeeper(Some(of.clone()), keeper.clone()));
+    }
     (adopted.len() + of_services, is_unknown)
 }
 

@@ -11,7 +11,7 @@ use mcp_sessiond_proto::state::{ReadStateRequest, StateWrite, WriteStateRequest}
 use mcp_sessiond_proto::streams::{AppendRequest, Cursor, ReplayRequest};
 use mcp_sessiond_proto::{Epoch, Json, SessionId, StreamId};
 use mcp_sessiond_registry::{
-    Claim, Claimant, Effect, Keepers, OwnerRecord, Records, Registry, Rule, SessionRecord, Ticket,
+    Claim, Claimant, Effect, OwnerRecord, Records, Registry, Rule, SessionRecord, Ticket,
     TokenFile, Wants,
 };
 use tokio::runtime::{Builder, Runtime};
@@ -99,7 +99,6 @@ fn session(owner: ProcessId, number: u8) -> SessionRecord {
         digest: Some([number + 100; 32]),
         former: None,
         offered: false,
-        keepers: Keepers::default(),
         name: None,
         made_by: None,
     }

@@ -16,7 +16,7 @@ use mcp_sessiond_proto::{
     ServiceName, SessionId, Siblings,
 };
 use mcp_sessiond_registry::{
-    Claimant, Digest, Effect, HostRule, KeeperRecord, Keepers, LostRecords, OwnerRecord,
+    BackendOf, Claimant, Digest, Effect, HostRule, KeeperRecord, LostRecords, OwnerRecord,
     ProgramDir, Rule, ServerRecord, ServiceRecord, SessionRecord, Snapshot, TokenFile,
 };
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
@@ -289,17 +289,19 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
         Effect::DropServiceLoss(id) => {
             execute("DELETE FROM service_loss WHERE id = ?1", params![id.0.cast_signed()])
         }
-        Effect::SaveKeeper(session, keeper) => execute(
+        Effect::SaveKeeper(of, keeper) => execute(
             "INSERT OR REPLACE INTO keeper (process, session, name, program, backend, ending, service, backend_name)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
                 Process(keeper.process),
-                session.as_ref().map(SessionId::as_str),
+                of.as_ref().map(|of| match of {
+                    BackendOf::Session(session) | BackendOf::Service((_, session)) => session.as_str(),
+                }),
                 keeper.name.0,
                 keeper.program,
                 keeper.backend.map(Process),
                 keeper.ending,
-                keeper.service.as_ref().map(ServiceName::as_str),
+                of.as_ref().and_then(BackendOf::service).map(|(service, _)| service.as_str()),
                 keeper.of.as_ref().map(BackendName::as_str),
             ],
         ),
@@ -412,11 +414,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
     )?;
     let columns = "id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered, name, \
                    made_by, entry, client, spot, asked, freed, rule, closed_ms";
-    let Recorded {
-        of_hosts: mut keepers,
-        serving,
-        mut ending,
-    } = keepers(connection)?;
+    let (kept, ending) = keepers(connection)?;
     let sessions = rows(
         connection,
         &format!("SELECT {columns} FROM session"),
@@ -433,7 +431,6 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
                 client: optional::<ClientName>(row, 16)?,
             };
             Ok(SessionRecord {
-                keepers: keepers.remove(&id).unwrap_or_default(),
                 id,
                 owner,
                 key,
@@ -461,8 +458,6 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
             })
         },
     )?;
-    // Those of sessions that are not there.
-    ending.extend(keepers.values().flat_map(Keepers::iter).cloned());
     let services = rows(
         connection,
         "SELECT name, epoch, holder, since_ms FROM service",
@@ -504,7 +499,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
         ending,
         services,
         service_losses,
-        serving,
+        kept,
         servers,
         lost: lost_records(connection)?,
     })
@@ -529,12 +524,8 @@ fn lost_records(connection: &Connection) -> rusqlite::Result<Option<LostRecords>
     }))
 }
 
-/// The keepers of sessions, and those of none.
-struct Recorded {
-    of_hosts: BTreeMap<SessionId, Keepers>,
-    serving: Vec<(SessionId, KeeperRecord)>,
-    ending: Vec<KeeperRecord>,
-}
+/// The keepers, with whose backends they hold, and those that hold none.
+type Recorded = (Vec<(BackendOf, KeeperRecord)>, Vec<KeeperRecord>);
 
 fn keepers(connection: &Connection) -> rusqlite::Result<Recorded> {
     let columns = "process, session, name, program, backend, ending, service, backend_name";
@@ -543,31 +534,28 @@ fn keepers(connection: &Connection) -> rusqlite::Result<Recorded> {
         &format!("SELECT {columns} FROM keeper"),
         |row| {
             let session = optional::<SessionId>(row, 1)?;
+            let service = optional::<ServiceName>(row, 6)?;
             let keeper = KeeperRecord {
                 process: row.get::<_, Process>(0)?.0,
                 name: KeeperName(row.get(2)?),
                 program: row.get(3)?,
                 backend: row.get::<_, Option<Process>>(4)?.map(|process| process.0),
                 ending: row.get(5)?,
-                service: optional::<ServiceName>(row, 6)?,
                 of: optional::<BackendName>(row, 7)?,
             };
-            Ok((session, keeper))
+            let of = session.map(|session| match service {
+                Some(service) => BackendOf::Service((service, session)),
+                None => BackendOf::Session(session),
+            });
+            Ok((of, keeper))
         },
     )?;
-    let (mut of_hosts, mut serving, mut ending) =
-        (BTreeMap::<_, Keepers>::new(), Vec::new(), Vec::new());
-    for (session, keeper) in all {
-        match session {
-            Some(session) if keeper.service.is_some() => serving.push((session, keeper)),
-            // A backend has one keeper. Should there be two, the daemon ends the other one.
-            Some(session) => ending.extend(of_hosts.entry(session).or_default().put(keeper)),
+    let (mut kept, mut ending) = (Vec::new(), Vec::new());
+    for (of, keeper) in all {
+        match of {
+            Some(of) => kept.push((of, keeper)),
             None => ending.push(keeper),
         }
     }
-    Ok(Recorded {
-        of_hosts,
-        serving,
-        ending,
-    })
+    Ok((kept, ending))
 }

@@ -8,8 +8,8 @@ use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Label, Loss, RequestId, Resume, SessionId, Siblings};
 use mcp_sessiond_registry::Records;
 use mcp_sessiond_registry::{
-    Claimant, HostRule, KeeperRecord, Keepers, OwnerRecord, Rule, RuleSource, ServiceRecord,
-    SessionRecord, TokenFile,
+    Claimant, HostRule, KeeperRecord, OwnerRecord, Rule, RuleSource, ServiceRecord, SessionRecord,
+    TokenFile,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -116,7 +116,6 @@ fn session(id: &str, epoch: u64) -> SessionRecord {
         digest: None,
         former: None,
         offered: false,
-        keepers: Keepers::default(),
         name: None,
         made_by: None,
     }

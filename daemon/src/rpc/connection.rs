@@ -22,7 +22,7 @@ use mcp_sessiond_proto::streams::{AppendRequest, Appended, OpenStreamRequest, St
 use mcp_sessiond_proto::tasks::{CreateTaskRequest, Task, UpdateTaskRequest};
 use mcp_sessiond_proto::types::{LeaseRef, LossToldRequest, Outcome, StoreRequest, Stored};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Json, SessionId};
-use mcp_sessiond_registry::Wants;
+use mcp_sessiond_registry::{BackendOf, Wants};
 
 use super::Daemon;
 use crate::awaited::Awaited;
@@ -513,24 +513,20 @@ impl Connection {
             service,
             backend,
         } = request;
-        let backend = backend.as_ref();
-        let engine = &self.daemon.engine;
-        match service {
+        let (of, access) = match service {
             Some(service) => {
                 let access = Access::service(&service, &session, None);
-                match engine.find_service_backend(
-                    self.peer.id(),
-                    &(service, session),
-                    epoch,
-                    backend,
-                )? {
-                    Some(backend) => Ok(Some(backend)),
-                    // On another machine, perhaps.
-                    None => self.daemon.fleet.keep_here(&access).await.map(|()| None),
-                }
+                (BackendOf::Service((service, session)), Some(access))
             }
-            None => engine.find_backend(&self.own(&session).await?, epoch, backend),
+            None => (BackendOf::Session(self.own(&session).await?), None),
+        };
+        let Daemon { engine, fleet, .. } = &*self.daemon;
+        let found = engine.find_backend(self.peer.id(), &of, epoch, backend.as_ref())?;
+        if let (None, Some(access)) = (&found, access) {
+            // On another machine, perhaps.
+            fleet.keep_here(&access).await?;
         }
+        Ok(found)
     }
 
     pub(super) async fn inspect_session(

@@ -92,7 +92,7 @@ impl Book {
             let kept = records
                 .keepers
                 .values()
-                .filter(|(of, _)| of.as_ref() == Some(&session.id));
+                .filter(|(of, _)| *of == Some((&session.id).into()));
             kept.map(|(_, keeper)| (keeper.of.clone(), (keeper.process, keeper.ending)))
                 .collect::<BTreeMap<_, _>>()
         };

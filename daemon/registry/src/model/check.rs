@@ -39,9 +39,9 @@ pub(super) fn check(registry: &Registry) {
             let former = names.insert((session.owner, session.public_id().clone()), id());
             assert_eq!(former, None, "two sessions that their owner calls alike");
         }
-        for keeper in session.keepers.iter() {
+        for keeper in registry.keepers_of(&(&session.id).into()).iter() {
             assert_eq!(
-                kept_by.insert(keeper.process, id()),
+                kept_by.insert(keeper.process, (&id()).into()),
                 None,
                 "a keeper of two sessions"
             );

@@ -3,18 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mcp_sessiond_identity::ProcessId;
-use mcp_sessiond_proto::{BackendName, SessionId};
+use mcp_sessiond_proto::BackendName;
 
-use crate::Records;
-use crate::Registry;
+use crate::{BackendOf, Records, Registry};
 
 /// What a keeper is to the registry.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Standing {
-    /// It holds this session's backend.
-    Of(SessionId),
+    /// It holds a backend of this.
+    Of(BackendOf),
     /// The same, and it has to end.
-    Stopped(SessionId),
+    Stopped(BackendOf),
     /// It belongs to no session any more, and has to end.
     Ending,
     /// It has exited, and what it left is being swept.
@@ -48,10 +47,14 @@ pub(super) struct KeeperModel {
 impl KeeperModel {
     /// Begins with what is on record.
     pub(super) fn restart(&mut self, records: &Records) {
-        let standing = |session: &Option<SessionId>, ending| match session {
-            Some(session) if !records.sessions.contains_key(session) => Standing::Ending,
-            Some(session) if ending => Standing::Stopped(session.clone()),
-            Some(session) => Standing::Of(session.clone()),
+        let is_known = |of: &BackendOf| match of {
+            BackendOf::Session(id) => records.sessions.contains_key(id),
+            BackendOf::Service((service, _)) => records.services.contains_key(service),
+        };
+        let standing = |of: &Option<BackendOf>, ending| match of {
+            Some(of) if !is_known(of) => Standing::Ending,
+            Some(of) if ending => Standing::Stopped(of.clone()),
+            Some(of) => Standing::Of(of.clone()),
             None => Standing::Ending,
         };
         let kept = records.keepers.iter();
@@ -63,7 +66,7 @@ impl KeeperModel {
     }
 
     /// The code with which a keeper must be refused that registers under a lease which is good.
-    pub(super) fn refusal(&self, keeper: ProcessId, of: &SessionId) -> Option<&'static str> {
+    pub(super) fn refusal(&self, keeper: ProcessId, of: &BackendOf) -> Option<&'static str> {
         let Some(standing) = self.keepers.get(&keeper) else {
             let held = |standing: &Standing| matches!(standing, Standing::Of(session) | Standing::Stopped(session) if session == of);
             let mut others = self.keepers.iter().filter(|(_, standing)| held(standing));
@@ -86,8 +89,8 @@ impl KeeperModel {
         }
     }
 
-    pub(super) fn register(&mut self, keeper: ProcessId, of: &SessionId) {
-        self.keepers.insert(keeper, Standing::Of(of.clone()));
+    pub(super) fn register(&mut self, keeper: ProcessId, of: BackendOf) {
+        self.keepers.insert(keeper, Standing::Of(of));
     }
 
     /// A keeper is told that it is registered, unless it is gone by now.
@@ -98,7 +101,7 @@ impl KeeperModel {
     }
 
     /// Whether there is one to be stopped. Without a name all are.
-    pub(super) fn stop(&mut self, of: &SessionId, backend: Option<&BackendName>) -> bool {
+    pub(super) fn stop(&mut self, of: &BackendOf, backend: Option<&BackendName>) -> bool {
         let mut is_there = false;
         for (process, standing) in &mut self.keepers {
             let is_held = matches!(standing, Standing::Of(session) | Standing::Stopped(session) if session == of);
@@ -133,8 +136,8 @@ impl KeeperModel {
     /// Sessions that have ended let their keepers go.
     pub(super) fn settle(&mut self, registry: &Registry) {
         for standing in self.keepers.values_mut() {
-            if let Standing::Of(session) | Standing::Stopped(session) = standing
-                && registry.session(session).is_none()
+            if let Standing::Of(of) | Standing::Stopped(of) = standing
+                && registry.told_of(of).is_none()
             {
                 *standing = Standing::Ending;
             }
@@ -143,23 +146,17 @@ impl KeeperModel {
 
     pub(super) fn check(&self, registry: &Registry, recorded: &Records) {
         let mut known: BTreeMap<ProcessId, Standing> = BTreeMap::new();
-        for (session, keeper) in registry.sessions_with_backend() {
-            let id = session.id.clone();
+        for (of, keeper) in registry.backends() {
             let standing = if keeper.ending {
-                Standing::Stopped(id)
+                Standing::Stopped(of.clone())
             } else {
-                Standing::Of(id)
+                Standing::Of(of.clone())
             };
             known.insert(keeper.process, standing);
         }
-        let with_keeper = registry
-            .sessions()
-            .map(|session| session.keepers.iter().count());
-        assert_eq!(
-            with_keeper.sum::<usize>(),
-            known.len(),
-            "a keeper is not in the index"
-        );
+        let indexed: BTreeSet<&ProcessId> = registry.kept_by.keys().collect();
+        let held: BTreeSet<&ProcessId> = known.keys().collect();
+        assert_eq!(indexed, held, "a keeper is not in the index");
         known.extend(
             registry
                 .ending

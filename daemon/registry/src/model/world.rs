@@ -21,8 +21,8 @@ use super::keepers::{KeeperModel, backend_name, backend_of};
 use super::{Asks, Cast, Given, KeeperNews, Named, Step, host_row, program_dir, traits};
 use crate::Records;
 use crate::{
-    Claim, Claimant, Departure, Digest, Effect, KeeperRecord, Keepers, Lease, Millis, NO_TOKEN,
-    OwnClaim, Policy, Registry, Rule, RuleSource, SessionRecord, Ticket, TokenFile, Wants,
+    Claim, Claimant, Departure, Digest, Effect, KeeperRecord, Lease, Millis, NO_TOKEN, OwnClaim,
+    Policy, Registry, Rule, RuleSource, SessionRecord, Ticket, TokenFile, Wants,
 };
 
 /// What happens in this order, and counts once it is kept.
@@ -205,9 +205,9 @@ impl World {
                     return;
                 };
                 let backend = backend.map(backend_name);
-                let is_there = self.keepers.stop(&id, backend.as_ref());
+                let is_there = self.keepers.stop(&(&id).into(), backend.as_ref());
                 self.book.stopped(&id, backend.as_ref());
-                let stopped = self.registry.stop_backend(&id, backend.as_ref());
+                let stopped = self.registry.stop_backend(&(&id).into(), backend.as_ref());
                 assert_eq!(stopped.is_ok(), is_there, "whether it was stopped");
             }
             Step::Sweep(most) => {

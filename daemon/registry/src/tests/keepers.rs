@@ -12,7 +12,7 @@ fn keeper(pid: u32) -> KeeperRecord {
 impl Bench {
     fn keep(&mut self, lease: &Lease, pid: u32) -> Result<(), Error> {
         self.registry
-            .keep_backend(&lease.session, lease.epoch, keeper(pid))
+            .keep_backend(&(&lease.session).into(), lease.epoch, keeper(pid))
     }
 
     /// A session whose backend this keeper holds.
@@ -37,7 +37,7 @@ impl Bench {
     }
 
     fn told_of(&self, lease: &Lease) -> Option<u32> {
-        let keeper = self.registry.session(&lease.session)?.keepers.of(None);
+        let keeper = self.registry.keepers_of(&(&lease.session).into()).of(None);
         keeper.map(|keeper| keeper.process.pid)
     }
 }
@@ -75,7 +75,7 @@ fn a_keeper_registers_under_the_newest_lease() {
     };
     let refused = bench
         .registry
-        .keep_backend(&other.session, other.epoch, namesake);
+        .keep_backend(&(&other.session).into(), other.epoch, namesake);
     assert!(
         matches!(refused, Err(Error::InvalidArgument { .. })),
         "{refused:?}"
@@ -106,7 +106,7 @@ fn no_keeper_takes_the_place_of_one_that_lives() {
     assert_eq!(bench.told_of(&lease), Some(50));
     bench
         .registry
-        .stop_backend(&lease.session, None)
+        .stop_backend(&(&lease.session).into(), None)
         .expect("there is one");
     assert!(refused(bench.keep(&lease, 51)), "it has not exited");
     assert_eq!(bench.asked(), (vec![50], vec![]));
@@ -201,11 +201,11 @@ fn nobody_is_led_to_a_backend_that_was_stopped() {
     let lease = bench.with_keeper(1, 50);
     bench
         .registry
-        .stop_backend(&lease.session, None)
+        .stop_backend(&(&lease.session).into(), None)
         .expect("there is one");
     bench
         .registry
-        .stop_backend(&lease.session, None)
+        .stop_backend(&(&lease.session).into(), None)
         .expect("it is still there");
     assert_eq!(bench.asked(), (vec![50], vec![]));
     let front = bench
@@ -217,7 +217,7 @@ fn nobody_is_led_to_a_backend_that_was_stopped() {
     assert_eq!(bench.asked(), (vec![], vec![50]));
     assert_eq!(bench.told_of(&lease), None);
     assert_eq!(
-        bench.registry.stop_backend(&lease.session, None),
+        bench.registry.stop_backend(&(&lease.session).into(), None),
         Err(Error::UnknownBackend)
     );
 }
@@ -236,7 +236,7 @@ fn the_next_daemon_goes_on_ending_keepers() {
     let lease = bench.with_keeper(1, 50);
     bench
         .registry
-        .stop_backend(&lease.session, None)
+        .stop_backend(&(&lease.session).into(), None)
         .expect("there is one");
     let mut bench = bench.restart();
     assert_eq!(
@@ -263,7 +263,7 @@ fn each_backend_of_a_session_has_a_keeper_and_a_life_of_its_own() {
     for (name, pid) in [("files", 50), ("web", 51)] {
         bench
             .registry
-            .keep_backend(&lease.session, lease.epoch, named(name, pid))
+            .keep_backend(&(&lease.session).into(), lease.epoch, named(name, pid))
             .expect("the newest");
     }
     assert_eq!(
@@ -273,7 +273,7 @@ fn each_backend_of_a_session_has_a_keeper_and_a_life_of_its_own() {
     );
     let same = bench
         .registry
-        .keep_backend(&lease.session, lease.epoch, named("web", 50));
+        .keep_backend(&(&lease.session).into(), lease.epoch, named("web", 50));
     assert!(
         matches!(same, Err(Error::InvalidArgument { .. })),
         "it keeps another backend: {same:?}"
@@ -289,15 +289,20 @@ fn each_backend_of_a_session_has_a_keeper_and_a_life_of_its_own() {
     assert_eq!(bench.asked(), (vec![], vec![50]));
     let [files, web] = ["files", "web"].map(|name| name.parse::<BackendName>().expect("a name"));
     assert!(
-        !bench.registry.free_backend(&lease.session, Some(&files)),
+        !bench
+            .registry
+            .free_backend(&(&lease.session).into(), Some(&files)),
         "it is being swept"
     );
-    assert!(bench.registry.free_backend(&lease.session, Some(&web)));
+    assert!(
+        bench
+            .registry
+            .free_backend(&(&lease.session).into(), Some(&web))
+    );
     let kept = |bench: &Bench, name| {
         let kept = bench
             .registry
-            .session(&lease.session)?
-            .keepers
+            .keepers_of(&(&lease.session).into())
             .of(Some(name))?;
         Some((kept.process.pid, kept.ending))
     };
@@ -306,11 +311,13 @@ fn each_backend_of_a_session_has_a_keeper_and_a_life_of_its_own() {
         (None, Some((51, false)))
     );
 
-    let stopped = bench.registry.stop_backend(&lease.session, Some(&files));
+    let stopped = bench
+        .registry
+        .stop_backend(&(&lease.session).into(), Some(&files));
     assert_eq!(stopped, Err(Error::UnknownBackend));
     bench
         .registry
-        .stop_backend(&lease.session, None)
+        .stop_backend(&(&lease.session).into(), None)
         .expect("there is one");
     assert_eq!(
         (bench.asked(), kept(&bench, &web)),
@@ -325,7 +332,7 @@ fn a_session_has_so_many_backends_and_no_more() {
     let mut keep = |name: u32, pid: u32| {
         let of = Some(format!("backend-{name}").parse().expect("a name"));
         bench.registry.keep_backend(
-            &lease.session,
+            &(&lease.session).into(),
             lease.epoch,
             KeeperRecord { of, ..keeper(pid) },
         )

@@ -22,7 +22,7 @@ fn keep(bench: &mut Bench, lease: &Lease, keeper: u32) {
     let record = KeeperRecord::new(process, name, "server".into());
     bench
         .registry
-        .keep_backend(&lease.session, lease.epoch, record)
+        .keep_backend(&(&lease.session).into(), lease.epoch, record)
         .expect("the newest lease");
 }
 
@@ -223,7 +223,11 @@ fn what_an_edited_entry_had_before_ends_first_and_is_told() {
         let next = confirming(&mut bench, 2);
         assert_eq!(next.session, lease.session);
         let edited: BackendName = "files#5f1d0a3b".parse().expect("a name");
-        let free = |bench: &mut Bench| bench.registry.free_backend(&next.session, Some(&edited));
+        let free = |bench: &mut Bench| {
+            bench
+                .registry
+                .free_backend(&(&next.session).into(), Some(&edited))
+        };
         assert!(!free(&mut bench), "the former one lives");
         bench.exit(&[51]);
         assert!(!free(&mut bench), "{used:?}: it is being swept");

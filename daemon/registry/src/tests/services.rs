@@ -64,7 +64,7 @@ fn one_process_at_a_time_serves_a_name() {
     let of = session(1);
     bench
         .registry
-        .keep_service_backend(&of, Epoch(1), keeper(50))
+        .keep_backend(&(&of).into(), Epoch(1), keeper(50))
         .expect("it serves");
     bench.exit(&[1]);
     assert_eq!(
@@ -104,17 +104,17 @@ fn a_keeper_lets_only_the_services_leaseholder_attach() {
     assert_eq!(
         bench
             .registry
-            .keep_service_backend(&of, Epoch(1), keeper(50)),
+            .keep_backend(&(&of).into(), Epoch(1), keeper(50)),
         Err(Error::LeaseEnded)
     );
     bench.serve(1).expect("it is free");
     bench
         .registry
-        .keep_service_backend(&of, Epoch(1), keeper(50))
+        .keep_backend(&(&of).into(), Epoch(1), keeper(50))
         .expect("it serves");
     bench
         .registry
-        .keep_service_backend(&of, Epoch(1), keeper(50))
+        .keep_backend(&(&of).into(), Epoch(1), keeper(50))
         .expect("repeating it is allowed");
     let front = |bench: &mut Bench, epoch| {
         bench
@@ -139,7 +139,8 @@ fn a_keeper_lets_only_the_services_leaseholder_attach() {
         .expect("it is its keeper");
     let known = bench
         .registry
-        .service_backend(&of, None)
+        .keepers_of(&(&of).into())
+        .of(None)
         .and_then(|keeper| keeper.backend);
     assert_eq!(known, Some(process(60)));
 }
@@ -156,7 +157,7 @@ fn what_a_session_has_lost_is_on_record_with_its_reason_until_it_was_told() {
     let keep = |bench: &mut Bench, pid| {
         let kept = bench
             .registry
-            .keep_service_backend(&of, Epoch(1), keeper(pid));
+            .keep_backend(&(&of).into(), Epoch(1), keeper(pid));
         kept.expect("it serves");
     };
     let exit = |bench: &mut Bench, pid| {
@@ -190,7 +191,7 @@ fn what_a_session_has_lost_is_on_record_with_its_reason_until_it_was_told() {
     exit(&mut bench, 52);
     assert_eq!(lost(&bench), [Loss::Hung]);
     keep(&mut bench, 53);
-    let stopped = bench.registry.stop_service_backend(&of, None);
+    let stopped = bench.registry.stop_backend(&(&of).into(), None);
     assert_eq!(stopped, Ok(()));
     exit(&mut bench, 53);
     assert_eq!(lost(&bench), [Loss::Stopped]);
@@ -222,33 +223,36 @@ fn a_keeper_ends_with_its_session_and_no_other_one_takes_its_place_before() {
     let of = session(1);
     bench
         .registry
-        .keep_service_backend(&of, Epoch(1), keeper(50))
+        .keep_backend(&(&of).into(), Epoch(1), keeper(50))
         .expect("it serves");
     let other = bench
         .registry
-        .keep_service_backend(&session(2), Epoch(1), keeper(50));
+        .keep_backend(&(&session(2)).into(), Epoch(1), keeper(50));
     assert!(
         matches!(other, Err(Error::InvalidArgument { .. })),
         "it holds the backend of another session"
     );
     bench
         .registry
-        .keep_service_backend(&of, Epoch(1), keeper(51))
+        .keep_backend(&(&of).into(), Epoch(1), keeper(51))
         .expect_err("the first one lives");
     assert_eq!(bench.ended(), [0; 0]);
     bench.registry.end_service_session(&of);
     assert_eq!(
-        (bench.ended(), bench.registry.service_backend(&of, None)),
+        (
+            bench.ended(),
+            bench.registry.keepers_of(&(&of).into()).of(None)
+        ),
         (vec![50], None)
     );
     assert!(
-        !bench.registry.free_service_backend(&of, None),
+        !bench.registry.free_backend(&(&of).into(), None),
         "what is left of it may be in the way"
     );
     bench.exit(&[50]);
-    assert!(!bench.registry.free_service_backend(&of, None));
+    assert!(!bench.registry.free_backend(&(&of).into(), None));
     bench.registry.swept(&process(50));
-    assert!(bench.registry.free_service_backend(&of, None));
+    assert!(bench.registry.free_backend(&(&of).into(), None));
     bench.exit(&[1]);
     assert!(
         bench.registry.is_idle() && bench.registry.services().next().is_none(),
@@ -356,9 +360,9 @@ proptest! {
                     let epoch = Epoch(book.told.get(&serves).copied().unwrap_or(9));
                     let of = session(number);
                     let named = KeeperRecord { of: backend(pid), ..keeper(pid) };
-                    let kept = bench.registry.keep_service_backend(&of, epoch, named);
+                    let kept = bench.registry.keep_backend(&(&of).into(), epoch, named);
                     let is_newest = book.serves.is_some() && epoch.0 == book.newest;
-                    let stopped = bench.registry.service_backend(&of, backend(pid).as_ref()).is_some_and(|keeper| keeper.ending);
+                    let stopped = bench.registry.keepers_of(&(&of).into()).of(backend(pid).as_ref()).is_some_and(|keeper| keeper.ending);
                     let is_free = match book.keeps.get(&pid) {
                         Some(kept) => *kept == of.1 && !stopped,
                         None => {
@@ -390,7 +394,7 @@ proptest! {
                     let of = session(number);
                     let is_meant = |pid: u32| !named || backend(pid) == Some(name(1));
                     let known = book.keeps.iter().any(|(pid, id)| *id == of.1 && is_meant(*pid));
-                    let stopped = bench.registry.stop_service_backend(&of, named.then(|| name(1)).as_ref());
+                    let stopped = bench.registry.stop_backend(&(&of).into(), named.then(|| name(1)).as_ref());
                     prop_assert_eq!(stopped.is_ok(), known);
                 }
                 Step::Swept(pid) => {
@@ -412,8 +416,8 @@ proptest! {
                 }
             }
             bench.registry.take_effects().into_iter().for_each(|effect| records.apply(effect));
-            let known: BTreeMap<u32, SessionId> = bench.registry.service_backends()
-                .map(|((_, id), keeper)| (keeper.process.pid, id.clone())).collect();
+            let known: BTreeMap<u32, SessionId> = bench.registry.backends()
+                .filter_map(|(of, keeper)| Some((keeper.process.pid, of.service()?.1.clone()))).collect();
             prop_assert_eq!(&known, &book.keeps);
             for pid in &book.gone {
                 prop_assert!(records.keepers.contains_key(&process(*pid)), "a keeper is forgotten only after it is swept");

@@ -33,7 +33,7 @@ impl Bench {
         let (process, name) = (process(keeper), KeeperName(keeper));
         let record = KeeperRecord::new(process, name, "server".into());
         self.registry
-            .keep_backend(&lease.session, lease.epoch, record)
+            .keep_backend(&(&lease.session).into(), lease.epoch, record)
             .expect("the newest lease");
         lease
     }
@@ -81,7 +81,7 @@ pub(super) fn of_two_by(bench: &mut Bench, claim: Claim, keepers: [u32; 2]) -> L
         };
         bench
             .registry
-            .keep_backend(&lease.session, lease.epoch, record)
+            .keep_backend(&(&lease.session).into(), lease.epoch, record)
             .expect("the newest lease");
     }
     lease
@@ -477,7 +477,7 @@ fn a_backend_that_is_lost_while_nobody_is_attached_is_told_to_the_next_front() {
     bench.exit(&[1]);
     bench
         .registry
-        .stop_backend(&lease.session, None)
+        .stop_backend(&(&lease.session).into(), None)
         .expect("it is there");
     bench.exit(&[50]);
     assert_eq!(bench.claim(2).because, Some(Loss::Stopped));
@@ -513,17 +513,17 @@ fn what_takes_the_place_of_another_waits_until_nothing_is_left_of_it() {
     };
     let other = granted(bench.tell(other));
     assert!(
-        bench.registry.free_backend(&other.session, None),
+        bench.registry.free_backend(&(&other.session).into(), None),
         "another program"
     );
     for keeper in [50, 51] {
-        assert!(!bench.registry.free_backend(&next.session, None));
+        assert!(!bench.registry.free_backend(&(&next.session).into(), None));
         bench.exit(&[keeper]);
         assert!(
-            !bench.registry.free_backend(&next.session, None),
+            !bench.registry.free_backend(&(&next.session).into(), None),
             "its backend is being swept"
         );
         bench.registry.swept(&process(keeper));
     }
-    assert!(bench.registry.free_backend(&next.session, None));
+    assert!(bench.registry.free_backend(&(&next.session).into(), None));
 }

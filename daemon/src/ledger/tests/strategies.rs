@@ -2,7 +2,7 @@
 
 use mcp_sessiond_proto::facts::{Discover, ServerDigest};
 use mcp_sessiond_proto::{BackendName, Json, LossId, LossRecord};
-use mcp_sessiond_registry::{ServerRecord, ServiceSession};
+use mcp_sessiond_registry::{BackendOf, ServerRecord, ServiceSession};
 
 use super::*;
 
@@ -234,7 +234,6 @@ fn any_session() -> impl Strategy<Value = SessionRecord> {
                 digest,
                 former,
                 offered,
-                keepers: Keepers::default(),
                 name: offered.then(SessionId::mint),
                 made_by: offered.then(RequestId::mint),
             }
@@ -243,7 +242,7 @@ fn any_session() -> impl Strategy<Value = SessionRecord> {
 }
 
 /// One for each backend of some sessions, or of none.
-fn keeper() -> impl Strategy<Value = (Option<SessionId>, KeeperRecord)> {
+fn keeper() -> impl Strategy<Value = (Option<BackendOf>, KeeperRecord)> {
     let sessions = select(vec!["a", "b", "~!'\""])
         .prop_map(|id| (id.len() as u32 + id.as_bytes()[0] as u32, id));
     let service = option::of(service().prop_map(|service| service.name));
@@ -266,10 +265,14 @@ fn keeper() -> impl Strategy<Value = (Option<SessionId>, KeeperRecord)> {
                     start: StartTime(u64::MAX),
                     inode: Some(u64::MAX),
                 };
-                let session = is_held.then(|| id.parse().expect("an id"));
+                let session: SessionId = id.parse().expect("an id");
+                let whose = is_held.then(|| match service {
+                    Some(service) => BackendOf::Service((service, session)),
+                    None => BackendOf::Session(session),
+                });
                 let (name, of) = (KeeperName(name), of.map(|of| of.parse().expect("a name")));
                 (
-                    session,
+                    whose,
                     KeeperRecord {
                         process,
                         name,
@@ -277,7 +280,6 @@ fn keeper() -> impl Strategy<Value = (Option<SessionId>, KeeperRecord)> {
                         program,
                         backend,
                         ending,
-                        service,
                     },
                 )
             },
@@ -349,7 +351,7 @@ pub(super) fn effect() -> impl Strategy<Value = Effect> {
         process().prop_map(Effect::DropClaimant),
         any_session().prop_map(Effect::SaveSession),
         id().prop_map(Effect::DropSession),
-        keeper().prop_map(|(session, keeper)| Effect::SaveKeeper(session, keeper)),
+        keeper().prop_map(|(of, keeper)| Effect::SaveKeeper(of, keeper)),
         keeper().prop_map(|(_, keeper)| Effect::DropKeeper(keeper.process)),
         service().prop_map(Effect::SaveService),
         service().prop_map(|service| Effect::DropService(service.name)),

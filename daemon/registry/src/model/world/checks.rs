@@ -25,11 +25,7 @@ impl World {
                     .is_some_and(|now| now.former.is_some())
             });
         }
-        let alone = |record: &SessionRecord| SessionRecord {
-            keepers: Keepers::default(),
-            ..record.clone()
-        };
-        let sessions = self.registry.sessions.values().map(alone);
+        let sessions = self.registry.sessions.values().cloned();
         assert!(
             records.sessions.into_values().eq(sessions),
             "sessions on record"

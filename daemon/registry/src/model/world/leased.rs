@@ -85,8 +85,8 @@ impl World {
             of: backend_of(&process),
             ..KeeperRecord::new(process, name, "server".into())
         };
-        let refusal = self.keepers.refusal(process, id);
-        match self.registry.keep_backend(id, epoch, keeper) {
+        let refusal = self.keepers.refusal(process, &id.into());
+        match self.registry.keep_backend(&id.into(), epoch, keeper) {
             Ok(()) => assert_eq!(refusal, None, "not refused"),
             // The lease comes first.
             Err(error) if self.book.refusal(id, epoch).is_some() => return Err(error),
@@ -101,7 +101,7 @@ impl World {
             }
         }
         self.watched.insert(process);
-        self.keepers.register(process, id);
+        self.keepers.register(process, id.into());
         self.book.registered(id, process);
         self.apply(cast);
         self.queue.push_back(Item::Registered(process));
