@@ -43,6 +43,8 @@ pub struct Database {
 #[derive(Debug)]
 pub struct Files {
     path: PathBuf,
+    /// The directory that they are in.
+    directory: Option<Id>,
     ids: Mutex<FileIds>,
 }
 
@@ -66,6 +68,8 @@ enum State {
     Gone,
     /// There is another database in the place of this one.
     Replaced,
+    /// Their directory is another one, or none: what is there now belongs to another daemon.
+    Elsewhere,
 }
 
 fn found(path: &Path) -> Option<Metadata> {
@@ -112,7 +116,14 @@ impl Files {
         seen.index = seen.index.map(|(known, former)| (known, former.max(len)));
     }
 
+    fn directory_now(&self) -> Option<Id> {
+        self.path.parent().and_then(found).as_ref().map(id)
+    }
+
     fn state(&self) -> State {
+        if self.directory_now() != self.directory {
+            return State::Elsewhere;
+        }
         let FileIds {
             database,
             log,
@@ -166,11 +177,14 @@ impl Database {
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         // SQLite puts its files beside the database, not beside a symlink to it.
         let path = path.canonicalize().unwrap_or_else(|_| path.into());
-        let files = Arc::new(Files {
+        let mut files = Files {
             path,
+            directory: None,
             ids: Mutex::default(),
-        });
+        };
+        files.directory = files.directory_now();
         files.note();
+        let files = Arc::new(files);
         // Where a former daemon was killed while it made them again.
         let _ = std::fs::remove_file(files.beside(COPY));
         Ok(Self {
@@ -205,6 +219,16 @@ impl Database {
                 let path = self.files.path.display();
                 let sentence = format!(
                     "another file has replaced {path}; restart the daemon to go on with that one"
+                );
+                return Err(Failure {
+                    sentence,
+                    is_full: false,
+                });
+            }
+            State::Elsewhere => {
+                let path = self.files.path.display();
+                let sentence = format!(
+                    "the directory of {path} was removed or replaced; restart the daemon to go on with what is there now"
                 );
                 return Err(Failure {
                     sentence,
@@ -287,7 +311,7 @@ impl Database {
         });
         let is_there = found(&path).is_some();
         // That took a while. Leave a file alone that another program has put there meanwhile.
-        let is_others = self.files.state() == State::Replaced;
+        let is_others = matches!(self.files.state(), State::Replaced | State::Elsewhere);
         if is_others || (is_there && busy.is_ok_and(|busy| busy != 0)) {
             let _ = std::fs::remove_file(&copy);
             return Err(refused(std::io::ErrorKind::ResourceBusy.into()));
@@ -408,4 +432,30 @@ pub fn check(connection: &Connection) -> rusqlite::Result<()> {
         connection.query_row(&count, [], |_| Ok(()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A daemon whose directory was replaced ends, and another one may have the new directory by then.
+    #[test]
+    fn nothing_is_made_again_in_another_directory() {
+        let root = tempfile::tempdir().expect("a directory");
+        let place = root.path().join("place");
+        fs::create_dir(&place).expect("made");
+        let path = place.join("some.db");
+        let connection = Connection::open(&path).expect("opened");
+        let mut database = Database::new(&path, connection, |_| Ok(())).expect("set up");
+        assert!(database.ready().is_ok());
+        fs::rename(&place, root.path().join("elsewhere")).expect("moved");
+        let gone = database.ready().expect_err("it is nowhere");
+        assert!(gone.sentence.contains("removed or replaced"), "{gone:?}");
+        fs::create_dir(&place).expect("made");
+        database.ready().expect_err("it is another one's");
+        drop(database);
+        assert_eq!(fs::read_dir(&place).expect("read").count(), 0);
+    }
 }
