@@ -143,18 +143,20 @@ class World:
         return [PYTHON, str(HERE / "counter.py"), str(self.journal_path), *arguments]
 
     def wrapped(self, *arguments, options=(), bare=False, entry="wrap"):
-        """The command of the wrapped counter. Hosts pass few variables, so `env` does it. `bare` leaves the `--` out. `entry` is the way to it,
-        one of ENTRIES."""
+        """The command of the wrapped counter. Hosts pass few variables, so `env` does it. `bare` leaves the `--` out. `entry` is the way to it:
+        one of ENTRIES, `name` or `shared`."""
         return self.wrapping(self.server(*arguments), options, bare, entry)
 
     def wrapping(self, server, options=(), bare=False, entry="wrap", name="counter"):
         """The same of any command, under this name."""
         entry = "all" if entry == "wrap" and "HOSTS_ALL" in os.environ else entry
+        options = [*options, "--name", name] if entry == "name" else options
         own = ["env", f"MCP_SESSIOND_DIR={self.run}", f"MCP_SESSIOND_CONFIG={self.config_path}", str(PROGRAM), "wrap", *options]
-        if entry in ("wrap", "lazy"):
+        if entry in ("wrap", "lazy", "name"):
             return [*own, *(["--lazy"] if entry == "lazy" else []), *([] if bare else ["--"]), *server]
         command, *rest = map(str, server)
-        servers = {name: {"command": command, "args": rest}, "missing": {"command": "no-such-program"}}
+        shared = {"shared": True} if entry == "shared" else {}
+        servers = {name: {"command": command, "args": rest, **shared}, "missing": {"command": "no-such-program"}}
         self.config_path.with_name("servers.json").write_text(json.dumps({"mcpServers": servers}))
         return [*own, "--all" if entry == "all" else f"@{name}"]
 
@@ -200,10 +202,11 @@ class World:
         return sorted(pid for pid, arguments, environment in processes()
                       if mine in environment and arguments[1:2] == [verb] and Path(arguments[0]).name in (PROGRAM.name, "mcp-sessiond"))
 
-    def debug(self, *arguments):
-        """What `mcp-sessiond debug …` says."""
+    def say(self, *arguments):
+        """What `mcp-sessiond …` says in a shell: its code, and all that it has written."""
         env = self.environment(MCP_SESSIOND_DIR=str(self.run), MCP_SESSIOND_CONFIG=str(self.config_path))
-        return subprocess.run([str(PROGRAM), "debug", *arguments], env=env, capture_output=True, text=True).stdout
+        said = subprocess.run([str(PROGRAM), *arguments], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return said.returncode, said.stdout
 
     # What is done to it.
 

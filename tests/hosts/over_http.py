@@ -18,10 +18,11 @@ from recorder import Recorder
 
 
 class Served:
-    """`serve` at one port, whatever is killed."""
+    """`serve` at one port, whatever is killed. `run` is its daemon's directory: by default that of the scenario."""
 
-    def __init__(self, world, *options, server=None):
+    def __init__(self, world, *options, server=None, run=None):
         self.world, self.options, self.at, self.process = world, options, "127.0.0.1:0", None
+        self.run = run or world.run
         self.server = server or world.server("--progress")
         self.wire = Recorder(world.root / "wire.log")
         world.open.callback(self.wire.down)
@@ -29,7 +30,7 @@ class Served:
 
     def start(self):
         """Starts it as its unit would, and waits until it listens."""
-        env = self.world.environment(MCP_SESSIOND_DIR=str(self.world.run), MCP_SESSIOND_CONFIG=str(self.world.config_path))
+        env = self.world.environment(MCP_SESSIOND_DIR=str(self.run), MCP_SESSIOND_CONFIG=str(self.world.config_path))
         self.process = self.world.start([PROGRAM, "serve", "--listen", self.at, "--name", "counter", *self.options, "--", *self.server],
                                         log="serve", env=env, stdout=subprocess.PIPE)
         line = self.process.stdout.readline().decode()

@@ -6,6 +6,7 @@ Each scenario runs directly and wrapped.
 import subprocess
 
 from drivers import Peer
+from entry_points import OWNERS, command, ended, in_turn
 from harness import ENTRIES, HERE, PYTHON, number, until
 
 NAME, PACKAGE = "A scripted host", None
@@ -68,10 +69,11 @@ def dotnet_like(world):
         return counted
     direct = story(world.server())
     world.check("directly each conversation has a fresh server", direct == [[1, 2]] * 3, direct)
-    for entry in ENTRIES:
-        wrapped = story(world.wrapped(entry=entry))
-        world.check(f"{entry}: the conversations count as directly, {direct}", wrapped == direct, wrapped)
-        world.lives(0, f"{entry}: after the end of the host")
+    for entry in OWNERS:
+        expected, already = in_turn(entry, direct), len(world.started())
+        wrapped = story(command(world, entry))
+        world.check(f"{entry}: the conversations count {expected}", wrapped == expected, wrapped)
+        ended(world, entry, already, is_patient=True)
 
 
 def two_conversations(world):

@@ -1,13 +1,14 @@
 """Subagents that bring servers of their own: each has to find what it would find directly.
 
 A host's file gives `host(world, command)`, which writes down a subagent with this server and returns how to ask a prompt; the model
-delegates by a tool of the host's. Each scenario runs directly, and then wrapped by every entry point of servers that belong to a host.
+delegates by a tool of the host's. Each scenario runs directly, and then by every entry point.
 """
 
 import json
 import time
 
-from harness import ENTRIES, number, until
+from entry_points import GOES_ON, OWNERS, command, ended, in_turn
+from harness import number, until
 
 
 def delegating(world, tool, arguments, *words):
@@ -79,10 +80,11 @@ def scenarios(host, tool, arguments, gaps=(1.5, 6), too_soon=None, at_once=True,
             direct = story("direct", world.server())
             if not meets:
                 world.check("directly each subagent has a fresh server", direct == [[1, 2]] * len(words), direct)
-            for entry in ENTRIES:
-                wrapped = story(f"wrapped-{entry}", world.wrapped(entry=entry))
-                (judge or alike)(world, f"wrapped-{entry}", direct, wrapped)
-                world.lives(0, f"{entry}: after the end of the host")
+            for entry in OWNERS:
+                already = len(world.started())
+                wrapped = story(f"wrapped-{entry}", command(world, entry))
+                (judge or alike)(world, entry, in_turn(entry, direct, closes), wrapped)
+                ended(world, entry, already)
         scenario.__name__ = name
         return scenario
     named = lambda gap: f"subagents_{str(gap).replace('.', '_')}_s_apart"
@@ -94,21 +96,25 @@ def scenarios(host, tool, arguments, gaps=(1.5, 6), too_soon=None, at_once=True,
     return found
 
 
-def alike(world, way, direct, wrapped):
-    world.check(f"{way} the subagents count as directly, {direct}", wrapped == direct, (wrapped, heard(world, way)[-600:]))
+def alike(world, entry, expected, wrapped):
+    world.check(f"{entry}: the subagents count {expected}", wrapped == expected, (wrapped, heard(world, f"wrapped-{entry}")[-600:]))
 
 
-def in_any_order(world, way, direct, wrapped):
-    """Directly they may share a server, whose calls come in any order."""
+def in_any_order(world, entry, expected, wrapped):
+    """They may share a server, whose calls come in any order."""
     flat = lambda counts: sorted(str(count) for many in counts for count in many)
-    world.check(f"{way} two subagents at once count as directly, {flat(direct)}", flat(wrapped) == flat(direct), (direct, wrapped, heard(world, way)[-600:]))
+    world.check(f"{entry}: two subagents at once count {flat(expected)}", flat(wrapped) == flat(expected),
+                (expected, wrapped, heard(world, f"wrapped-{entry}")[-600:]))
 
 
-def may_go_on(world, way, direct, wrapped):
-    """A host that reconnects looks the same, so the server may go on: then a line says so."""
+def may_go_on(world, entry, expected, wrapped):
+    """A host that reconnects looks the same, so a host's server may go on: then a line says so."""
+    if OWNERS[entry] != "host":
+        return alike(world, entry, expected, wrapped)
     goes_on = wrapped == [[1, 2], [3, 4]]
-    world.check(f"{way} the second subagent begins afresh, or goes on and a line says that it was resumed",
-                wrapped == direct or goes_on and "resumed" in heard(world, way), (wrapped, heard(world, way)[-600:]))
+    said = heard(world, f"wrapped-{entry}")
+    world.check(f"{entry}: the second subagent begins afresh, or goes on and a line says that it was resumed",
+                wrapped == expected or goes_on and GOES_ON[entry] in said, (wrapped, said[-600:]))
 
 
 def observed(host, tool, arguments, closes=True):
