@@ -7,6 +7,7 @@ import threading
 import time
 
 from drivers import Terminal
+import entry_points
 from harness import INSTALLED, PROGRAM, number, start_of, until
 import over_http
 import subagents
@@ -27,10 +28,10 @@ def environment(world, *projects):
                              CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1", ENABLE_TOOL_SEARCH="false")
 
 
-def added(world, *options, wrap=()):
-    """After `claude mcp add`. `wrap` are options of ours."""
+def added(world, *options, wrap=(), by=None):
+    """After `claude mcp add`. `wrap` are options of ours, and `by` is another command of ours."""
     env = environment(world)
-    code, said = world.finish([CLAUDE, "mcp", "add", "counter", *options, "--", *world.wrapped(options=wrap)], env=env)
+    code, said = world.finish([CLAUDE, "mcp", "add", "counter", *options, "--", *(by or world.wrapped(options=wrap))], env=env)
     world.check("`claude mcp add NAME -- CMD` takes the wrapped command", code == 0, said)
     return env
 
@@ -268,30 +269,15 @@ def shared(world):
     world.check("still from one start", len(world.started()) == 1, world.started())
 
 
-def two_windows_by_name(world):
-    """Two sessions and one name: the second has a server of its own, which it finds again."""
-    env = added(world, wrap=["--name", "browser"])
-    first, second = Sharing(world, env), Sharing(world, env)
-    first.ask("one", "count count")
-    second.ask("two")
-    world.counts([1, 2], "one", "the first window has the name's server")
-    world.counts([1], "two", "the second window has one of its own")
-    world.kill("front")
-    first.reconnect()
-    second.reconnect()
-    first.ask("three")
-    second.ask("four")
-    world.counts([3], "three", "after SIGKILL of both fronts the first finds the name's server")
-    world.counts([2], "four", "and the second its own")
-    second.end()
-    world.lives(1, "the second window's server ends with it")
-    first.ask("five")
-    world.counts([4], "five", "the name's server goes on")
-    first.end()
-    third = Sharing(world, env)
-    third.ask("six")
-    world.counts([5], "six", "when the first window has gone, another one has the name's server")
-    third.end()
+def windows(world, command):
+    """As many sessions as it takes, with this server."""
+    env = added(world, by=command)
+
+    def cut(*sessions):
+        world.kill("front")
+        for session in sessions:
+            session.reconnect()
+    return lambda: Sharing(world, env), cut
 
 
 def two_conversations(world):
@@ -433,6 +419,6 @@ def observed(world):
 
 OVER_HTTP = over_http.Host(added_url, Session, deletes=False, is_modern=True)
 SCENARIOS = [print_mode, lazy, killed("front"), killed("daemon"), killed("front", "daemon"), interactive_reconnect, interactive_kills,
-             clear, keeper_lost, two_hosts, two_windows_by_name, two_conversations, shared, six_in_a_row, project_scope, set_up,
+             clear, keeper_lost, two_hosts, *entry_points.windows(windows), two_conversations, shared, six_in_a_row, project_scope, set_up,
              *subagents.scenarios(helping, *DELEGATING, too_soon=0.3), *over_http.scenarios(OVER_HTTP)]
 OBSERVED = [observed, subagents.observed(helping, *DELEGATING), over_http.observed(OVER_HTTP)]

@@ -4,6 +4,7 @@ import os
 import signal
 
 from drivers import Peer
+import entry_points
 import over_http
 from harness import INSTALLED, number, until
 
@@ -116,17 +117,23 @@ def threads_overlap(world):
     world.lives(0, "all threads are archived")
 
 
-def two_windows_by_name(world):
-    """Two threads and one name: the second has a server of its own."""
-    app = AppServer(world, added(world, *world.wrapping(world.server(), ("--name", "browser"))))
-    a, b = app.begin(), app.begin()
-    app.ask(a, "a1", "count count")
-    app.ask(b, "b1")
-    app.ask(a, "a2")
-    app.ask(b, "b2")
-    world.check("one thread has the name's server, and the other one of its own: each has its own count",
-                [[number(text) for text in world.api.results(name)] for name in ("a1", "b1", "a2", "b2")] == [[1, 2], [1], [3], [2]], world.api.told)
-    world.lives(2, "two threads")
+class Window:
+    """A thread among others."""
+
+    def __init__(self, app):
+        self.app, self.id = app, app.begin()
+
+    def ask(self, name, steps):
+        self.app.ask(self.id, name, steps)
+
+    def end(self):
+        self.app.call("thread/archive", {"threadId": self.id})
+
+
+def windows(world, command):
+    """As many threads as it takes, with this server. Nothing brings back one that was cut: it never starts a killed server again."""
+    app = AppServer(world, added(world, *command))
+    return lambda: Window(app), lambda *windows: None
 
 
 def threads_in_turn(world):
@@ -242,6 +249,6 @@ def observed(world):
 
 
 OVER_HTTP = over_http.Host(added_url, Thread, deletes=True)
-SCENARIOS = [threads_overlap, two_windows_by_name, threads_in_turn, threads_begun_at_once, fork, reload, killed("front"), killed("daemon"),
+SCENARIOS = [threads_overlap, *entry_points.windows(windows), threads_in_turn, threads_begun_at_once, fork, reload, killed("front"), killed("daemon"),
              killed("front", "daemon"), exec_mode, *over_http.scenarios(OVER_HTTP)]
 OBSERVED = [observed, over_http.observed(OVER_HTTP)]
