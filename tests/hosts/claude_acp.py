@@ -4,6 +4,7 @@ import json
 
 import claude
 import conversations
+from entry_points import OWNERS, command, ended
 from harness import INSTALLED
 
 NAME, PACKAGE = "claude-agent-acp", ("npm", "@agentclientprotocol/claude-agent-acp", "0.101.0")
@@ -35,14 +36,23 @@ class Acp(conversations.Acp):
                 return
 
 
-def two_windows_by_name(world):
-    """Two sessions of an editor at the same time, and one name: the second has a server of its own."""
-    host = Acp(world, "wrapped", world.wrapping(world.server(), ("--name", "browser")))
-    left, right, after = conversations.at_once(host)
-    world.check("each of two sessions has a server, and counts as directly", left == right == [1, 2], (left, right))
-    world.check("the session after them has the name's server, or one of its own", after in ([1], [3]), after)
-    host.end()
+def two_windows(entry):
+    """Two sessions of an editor at the same time, and one after them."""
+    def scenario(world):
+        host = Acp(world, "wrapped", command(world, entry))
+        left, right, after = conversations.at_once(host)
+        if OWNERS[entry] == "all":
+            world.check(f"{entry}: two sessions have one server", sorted(left + right) == [1, 2, 3, 4], (left, right))
+            world.check(f"{entry}: so has the session after them", after == [5], after)
+        else:
+            world.check(f"{entry}: each of two sessions has a server, and counts as directly", left == right == [1, 2], (left, right))
+            world.check(f"{entry}: the session after them has one of its own{', or that of the name' if entry == 'name' else ''}",
+                        after in ([1], [3]) if entry == "name" else after == [1], after)
+        host.end()
+        ended(world, entry)
+    scenario.__name__ = f"two_windows_{entry}"
+    return scenario
 
 
-SCENARIOS = [*conversations.scenarios(Acp, [conversations.one_after_the_other, conversations.at_once, conversations.daemon_killed]), two_windows_by_name]
+SCENARIOS = [*conversations.scenarios(Acp, [conversations.one_after_the_other, conversations.at_once, conversations.daemon_killed]), *map(two_windows, OWNERS)]
 OBSERVED = []
