@@ -56,7 +56,8 @@ class AppServer(Peer):
 
     def __init__(self, world, env):
         super().__init__(world, [CODEX, "app-server"], env)
-        self.world = world
+        # The threads whose servers were not waited for yet.
+        self.world, self.starting = world, set()
         self.on_request = lambda method, params: {"action": "accept", "decision": "approved", "content": {}}
         self.call("initialize", {"clientInfo": {"name": "tests", "title": "tests", "version": "1.0.0"}})
         self.write({"method": "initialized"})
@@ -65,10 +66,19 @@ class AppServer(Peer):
         """A thread, new or resumed."""
         result = self.call(how, params or {"cwd": str(self.world.project)})
         self.world.check(f"{how} answers", result, result)
+        self.starting.add(result["thread"]["id"])
         return result["thread"]["id"]
+
+    def wait(self, thread):
+        """Until a thread's server has started. On a busy machine a turn ends before that, and its model is offered no tool."""
+        if thread in self.starting:
+            self.starting.remove(thread)
+            said = self.hears("mcpServer/startupStatus/updated", lambda params: params["threadId"] == thread and params["status"] != "starting")
+            self.world.check("the thread's server has started", said and said["status"] == "ready", said)
 
     def ask(self, thread, name, steps="count"):
         """A turn, until it has ended."""
+        self.wait(thread)
         text = {"type": "text", "text": f"STEPS: {name} {steps}", "text_elements": []}
         begun = self.call("turn/start", {"threadId": thread, "input": [text]})
         ended = self.hears("turn/completed", lambda params: params["threadId"] == thread)
