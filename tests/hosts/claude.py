@@ -46,7 +46,8 @@ def added_url(world, url, token=None):
 
 
 def prompt(world, env, steps):
-    """One `claude -p`."""
+    """One `claude -p`, which holds its prompt until its servers have started: by default it asks the model without those that take longer."""
+    env = {**env, "MCP_CONNECTION_NONBLOCKING": "0"}
     return world.finish([CLAUDE, "-p", f"STEPS: {steps}", "--allowedTools", "mcp__counter__count"], env=env)
 
 
