@@ -330,12 +330,13 @@ def six_in_a_row(world):
         already = len(world.started())
         for turn in range(6):
             prompt(world, env, f"{way}-{turn} count")
-        # A prompt is not held for a server that still starts, so some of them may be answered without the tool.
         started = world.started()[already:]
         initialised = [one["pid"] for one in world.journal("message") if one["message"].get("method") == "initialize"]
         out = [one["pid"] for one in world.journal("locked out")]
         world.check(f"{way} 6 of 6 have a server, and none is locked out", len(started) == 6 and set(started) <= set(initialised) and not out,
                     (started, initialised, out))
+        counted = [number(text) for turn in range(6) for text in world.api.results(f"{way}-{turn}")]
+        world.check(f"{way} each of them is called, and counts 1", counted == [1] * 6, counted)
 
 
 def project_scope(world):
