@@ -7,7 +7,7 @@ import { Readable, Writable } from 'node:stream';
 export interface Written {
   status: number;
   headers: [name: string, value: string][];
-  /** Comes as it is written. Absent where a response of this status has none. */
+  /** Comes as it is written. Absent where the response has none. */
   body: Readable | undefined;
 }
 
@@ -56,7 +56,12 @@ export function written(
           const lines = head.subarray(0, end).toString('latin1').split('\r\n');
           head = undefined;
           const status = response.statusCode;
-          resolve({ status, headers: headersOf(lines), body: NO_BODY.includes(status) ? undefined : body });
+          const isBare = NO_BODY.includes(status);
+          // What ends with its head has no body, which is known when `end` has returned. A response to HEAD has that of the GET.
+          queueMicrotask(() => {
+            const isEmpty = request.method !== 'HEAD' && response.writableEnded && body.readableLength === 0;
+            resolve({ status, headers: headersOf(lines), body: isBare || isEmpty ? undefined : body });
+          });
         }
         if (rest.length === 0 || body.push(rest)) return done();
         resume = done;
@@ -109,5 +114,19 @@ export function sendByFastify({ status, headers, body }: Written, reply: Fastify
 /** Has Hono send a response. */
 export function sendByHono({ status, headers, body }: Written, context: HonoContext): Response {
   for (const [name, value] of headers) context.header(name, value, { append: name === 'set-cookie' });
-  return context.body(body ? (Readable.toWeb(body) as ReadableStream) : null, status);
+  return context.body(body ? webStream(body) : null, status);
+}
+
+/**
+ * The stream of Web standards for a body. `Readable.toWeb` of Node 20 ends the process where the client is gone while bytes
+ * come.
+ */
+function webStream(body: Readable): ReadableStream {
+  const parts = body[Symbol.asyncIterator]();
+  const pull = async (controller: ReadableStreamDefaultController) => {
+    const { done, value } = await parts.next();
+    if (done) controller.close();
+    else controller.enqueue(value);
+  };
+  return new ReadableStream({ pull, cancel: () => void body.destroy() }, { highWaterMark: 0 });
 }

@@ -69,6 +69,10 @@ export class Refusal extends Error {
     return new Refusal(406, CONNECTION, 'Not Acceptable: Client must accept text/event-stream');
   }
 
+  static notJsonType(): Refusal {
+    return new Refusal(415, CONNECTION, 'Unsupported Media Type: Content-Type must be application/json');
+  }
+
   static notAllowed(): Refusal {
     return new Refusal(405, CONNECTION, 'Method not allowed.', { Allow: 'GET, POST, DELETE' });
   }

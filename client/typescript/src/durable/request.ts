@@ -45,6 +45,8 @@ export function verified(request: IncomingMessage & { auth?: AuthInfo }): Caller
 
 /** The messages of a POST, and its body as the SDK takes it. Rejects with a {@link Refusal}. */
 export async function messagesOf(request: HttpRequest): Promise<{ body: unknown; messages: Message[] }> {
+  // The SDK looks closer. A framework leaves what has another type as a text, or does not read it.
+  if (!/application\/json/i.test(header(request, 'content-type') ?? '')) throw Refusal.notJsonType();
   const body = request.body === undefined ? await parsed(request) : request.body;
   const messages = (Array.isArray(body) ? body : [body]) as unknown[];
   if (!messages.every(isMessage)) throw Refusal.invalid('the body is not a JSON-RPC message');
