@@ -32,6 +32,9 @@ def repeated(value):
 class Run:
     """One case against one world."""
 
+    # How long what has to come is waited for, in seconds.
+    patience = PATIENCE
+
     def __init__(self, case, world):
         self.case, self.world = case, world
         # Keys and callers are this run's own, so that cases can share a world.
@@ -267,6 +270,7 @@ class Run:
     def finish(self, exchange, data, step, identity):
         exchange.identity = identity
         exchange.seen = 0
+        exchange.patience(self.patience)
         # A target may refuse a large body before it has read it, and close.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             exchange.send(data)
@@ -397,7 +401,7 @@ class Run:
     def read(self, step, _):
         """Goes on with a response that was left open. `"whole": true`: up to its end."""
         exchange = self.open[step["read"]]
-        exchange.patience()
+        exchange.patience(self.patience)
         if exchange.status is None:
             exchange.head()
         if step.get("whole", "events" not in step["expect"]):

@@ -1,8 +1,10 @@
-"""The scripted server on the official SDK for Python, with one line of ours added: python_app.py KIND PORT JOURNAL GATES REVOKED [VARIANT]
+"""The scripted server on the official SDK for Python, with one line of ours added: python_app.py KIND PORT JOURNAL GATES REVOKED [VARIANT [WORD…]]
 
 VARIANT: `plain`; `cookie`: a cookie names sessions, too; `mounted`: below /api, with CORS, and the line around it all; `inside`: the same, and the line around what is mounted;
-`bare`: the same without the line, which tests/conformance/compare compares with, both also as `mounted-gzip`, `-stateless` and `-cookies`, an app that gives its visitors one; `stateless`: an app without sessions; `middleware` and `json`, which answers in JSON: an app with
+`stateless`: an app without sessions; `middleware` and `json`, which answers in JSON: an app with
 GZip, which codes in any other way that the header `X-Coding` says, and says in `X-Asked` and a cookie which request each response answers.
+WORD, of an app that tests/conformance/compare compares: `bare` is the app without the line; with `gzip` it compresses; with `cookies` it knows its visitors by one; with
+`stateless` it has no sessions.
 KIND: mcp1, mcp2, fastmcp. Its tools are those of stdio.py, without `raw`; with FastMCP `remember`, which counts in `ctx.set_state`; and, after the runner's
 Nth `deploy`, `deployed_N`. It has one prompt, which no deploy changes. The SDK's own verifier lets each token in that begins with `t`, but
 for those whose name the folder REVOKED has as a file.
@@ -30,8 +32,8 @@ from starlette.middleware.gzip import GZipMiddleware
 from mcp_sessiond.asgi import SessionCookie, durable, session_of
 
 kind, port, journal_path, gates, revoked = sys.argv[1:6]
-variant, _, more = (sys.argv[6] if len(sys.argv) > 6 else "plain").partition("-")
-is_stateless = "stateless" in (variant, more)
+variant, *words = sys.argv[6:] or ["plain"]
+is_stateless = "stateless" in (variant, *words)
 journal = os.open(journal_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
@@ -182,7 +184,7 @@ def note(key: str | None) -> None:
 @server.tool()
 async def count(ctx: Context, key: str | None = None) -> str:
     note(key)
-    if variant == "bare" or is_stateless:
+    if "bare" in words or is_stateless:
         request: Any = ctx.request_context
         counts[inner_session(request.request.headers)] += 1
         return str(counts[inner_session(request.request.headers)])
@@ -257,11 +259,11 @@ elif kind == "mcp1":
 else:
     app = server.streamable_http_app(**given)
 app.add_middleware(greeting)
-if variant in ("middleware", "json") or more == "gzip":
+if variant in ("middleware", "json") or "gzip" in words:
     app.add_middleware(GZipMiddleware, minimum_size=1)
 if variant in ("middleware", "json"):
     app.add_middleware(answering)
-if more == "cookies":
+if "cookies" in words:
     app.add_middleware(recognising)
 
 if variant in ("plain", "cookie", "stateless", "middleware", "json"):
@@ -278,9 +280,7 @@ else:
     if variant == "mounted":
         # One line around the whole app.
         whole = Starlette(routes=[Mount("/api", inner)], middleware=[cors], lifespan=lambda _: lifespan(inner))
-        app = durable(whole, service="scripted", path="/api/mcp", retry_ms=100)
-    elif variant == "bare":
-        app = Starlette(routes=[Mount("/api", inner)], middleware=[cors], lifespan=lambda _: lifespan(inner))
+        app = whole if "bare" in words else durable(whole, service="scripted", path="/api/mcp", retry_ms=100)
     else:
         # One line around what is mounted.
         kept = durable(inner, service="scripted", retry_ms=100)

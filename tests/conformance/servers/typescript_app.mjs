@@ -1,22 +1,26 @@
 // The scripted server on the official SDK for TypeScript, with one line of ours added:
-// node typescript_app.mjs VERSION PORT JOURNAL GATES REVOKED [VARIANT]
+// node typescript_app.mjs VERSION PORT JOURNAL GATES REVOKED [VARIANT [WORD…]]
 //
 // VERSION: 1.13 … 1.32, 2. VARIANT: with `cookie` a cookie names sessions, too; with `stateless` the app has none; with `json` it answers in
 // JSON, with `json class` by a transport of its own; with `undeclared` it does not declare `listChanged`; `express`, `fastify` and `hono` are
-// the framework, whose middleware puts headers on each response. Its tools are those of stdio.py, without `raw`, and, after the runner's Nth
-// `deploy`, `deployed_N`; it has one prompt, which no deploy changes. The app lets each bearer token in that begins with `t`, but for those
-// whose name the folder REVOKED has as a file.
+// the framework, whose middleware puts headers on each response. WORD, of an app that tests/conformance/compare compares: `bare` is the app
+// without our line; with `gzip` it compresses; with `cookies` it knows its visitors by one; with `stateless` it has no sessions.
+// Its tools are those of stdio.py, without `raw`, and, after the runner's Nth `deploy`, `deployed_N`; it has one prompt, which no deploy
+// changes. The app lets each bearer token in that begins with `t`, but for those whose name the folder REVOKED has as a file.
+import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import http from 'node:http';
 import { createRequire } from 'node:module';
 import path from 'node:path';
+import { Readable } from 'node:stream';
 
-const [version, port, journalPath, gates, revoked, variant] = process.argv.slice(2);
+const [version, port, journalPath, gates, revoked, variant, ...words] = process.argv.slice(2);
+const is = (word) => variant === word || words.includes(word);
 // Another version of the library, to compare with: by MCP_SESSIOND_CLIENTS.
 const clients = process.env.MCP_SESSIOND_CLIENTS || path.resolve(import.meta.dirname, '../../../client');
 const { durable, session } = await import(path.join(clients, 'typescript/dist/index.js'));
 const { serverSdk } = await import(path.join(clients, 'typescript/test/sdks/sdk.mjs'));
-const { Server, Transport, onList, onPrompts, onCall } = await serverSdk(version);
+const { Server, Transport, webTransport, onList, onPrompts, onCall } = await serverSdk(version);
 const journal = fs.openSync(journalPath, 'a');
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -38,10 +42,12 @@ function createServer() {
   );
   let greeted = 0;
   server.oninitialized = () => greeted++;
+  const own = new Map();
   const tools = {
     count: async (_, { extra }) => {
-      const count = ((await session(extra).get('count')) ?? 0) + 1;
-      await session(extra).set('count', count);
+      const state = is('bare') || is('stateless') ? own : session(extra);
+      const count = ((await state.get('count')) ?? 0) + 1;
+      await state.set('count', count);
       return String(count);
     },
     echo: ({ value }) => JSON.stringify(value),
@@ -104,14 +110,59 @@ class Json extends Transport {
   }
 }
 
-const handler = durable(createServer, {
-  service: 'scripted',
-  transport: { stateless: Stateless, 'json class': Json }[variant] ?? Transport,
-  ...(variant === 'json' && { enableJsonResponse: true }),
-  retryMs: 100,
-  start: false,
-  ...(variant === 'cookie' && { cookie: 'mcp_session_id' }),
-});
+/** The app with our line. */
+const kept = () =>
+  durable(createServer, {
+    service: 'scripted',
+    transport: is('stateless') ? Stateless : is('json class') ? Json : Transport,
+    ...(is('json') && { enableJsonResponse: true }),
+    retryMs: 100,
+    start: false,
+    ...(is('cookie') && { cookie: 'mcp_session_id' }),
+  });
+
+/** The app without it, as the SDK's examples are: handlers of the same names. */
+async function bare() {
+  const WebTransport = await webTransport();
+  const sessions = new Map();
+  const headers = { 'content-type': 'application/json' };
+  const error = { code: -32001, message: 'Session not found' };
+  const unknown = JSON.stringify({ jsonrpc: '2.0', error, id: null });
+  /** The transport of a session, or of a new one. Undefined: there is no such session. */
+  const transportOf = async (Class, id) => {
+    if (id && !is('stateless')) return sessions.get(id);
+    const transport = new Class({
+      sessionIdGenerator: is('stateless') ? undefined : randomUUID,
+      onsessioninitialized: (begun) => void sessions.set(begun, transport),
+      onsessionclosed: (ended) => void sessions.delete(ended),
+    });
+    await createServer().connect(transport);
+    return transport;
+  };
+  const byNode = async (request, response) => {
+    const transport = await transportOf(Transport, request.headers['mcp-session-id']);
+    if (transport) await transport.handleRequest(request, response);
+    else response.writeHead(404, headers).end(unknown);
+  };
+  const byWeb = async (request, parsedBody) => {
+    const transport = await transportOf(WebTransport, request.headers.get('mcp-session-id'));
+    return transport?.handleRequest(request, { parsedBody }) ?? new Response(unknown, { status: 404, headers });
+  };
+  return Object.assign(byNode, {
+    fastify: async ({ method, url, headers, body }, reply) => {
+      const response = await byWeb(new Request(new URL(url, 'http://localhost'), { method, headers }), body);
+      reply.raw.once('pipe', () => reply.raw.flushHeaders());
+      reply.code(response.status).headers(Object.fromEntries(response.headers));
+      return reply.send(response.body ? Readable.fromWeb(response.body) : undefined);
+    },
+    hono: async (context) => {
+      const { status, headers, body } = await byWeb(context.req.raw);
+      return context.body(body, status, Object.fromEntries(headers));
+    },
+  });
+}
+
+const handler = is('bare') ? await bare() : kept();
 
 /** The app's own check, before anything else. */
 function isLetIn(request) {
@@ -128,7 +179,7 @@ const load = createRequire(path.join(clients, 'typescript/test/sdks/sdk.mjs'));
 const origin = 'http://localhost:3000';
 const tell = (address) => console.log(`listening at http://127.0.0.1:${address.port}/mcp`);
 
-/** Each with its own ways to put headers on a response: before the handler, and, but for Express, behind it. */
+/** Each with its own ways to put headers on a response (before the handler, and, but for Express, behind it), to compress and to know visitors. */
 const frameworks = {
   http: () => {
     const server = http.createServer((request, response) => {
@@ -142,8 +193,12 @@ const frameworks = {
   express: () => {
     const app = load('express')();
     app.use(load('cors')({ origin }));
+    if (is('gzip')) app.use(load('compression')({ threshold: 1 }));
     app.use((request, response, next) => {
-      response.set({ 'x-ratelimit-remaining': '9', 'x-frame-options': 'DENY' }).cookie('visitor', '1');
+      const visitor = is('cookies') && request.headers.cookie;
+      response.set({ 'x-ratelimit-remaining': '9', 'x-frame-options': 'DENY' });
+      if (visitor) response.set('x-visitor', visitor);
+      else response.cookie('visitor', '1');
       if (isLetIn(request)) next();
       else response.status(401).end();
     });
@@ -152,22 +207,33 @@ const frameworks = {
   },
   fastify: () => {
     const app = load('fastify')();
+    if (is('gzip')) app.register(load('@fastify/compress'), { threshold: 1 });
+    if (is('cookies')) app.register(load('@fastify/cookie'));
     app.addHook('onRequest', async (request, reply) => {
       reply.headers({ 'access-control-allow-origin': origin, 'x-ratelimit-remaining': '9' });
+      const visitor = request.cookies?.visitor;
+      if (visitor) reply.header('x-visitor', visitor);
+      else if (is('cookies')) reply.setCookie('visitor', '1', { httpOnly: true });
       if (!isLetIn(request.raw)) return reply.code(401).send();
     });
     app.addHook('onSend', async (_, reply) => {
-      reply.headers({ 'x-frame-options': 'DENY', 'set-cookie': 'visitor=1' });
+      reply.header('x-frame-options', 'DENY');
+      if (!is('cookies')) reply.header('set-cookie', 'visitor=1');
     });
-    app.all('/mcp', handler.fastify);
+    // Behind the plugins, which are loaded by now.
+    app.after(() => app.all('/mcp', handler.fastify));
     void app.listen({ port: Number(port), host: '127.0.0.1' }).then(() => tell(app.server.address()));
   },
   hono: () => {
     const app = new (load('hono').Hono)();
+    const { getCookie, setCookie } = load('hono/cookie');
     app.use(load('hono/cors').cors({ origin }));
+    if (is('gzip')) app.use(load('hono/compress').compress({ threshold: 1 }));
     app.use(async (context, next) => {
+      const visitor = is('cookies') && getCookie(context, 'visitor');
       context.header('x-ratelimit-remaining', '9');
-      context.header('set-cookie', 'visitor=1', { append: true });
+      if (visitor) context.header('x-visitor', visitor);
+      else setCookie(context, 'visitor', '1');
       if (!isLetIn(context.env.incoming)) return context.body(null, 401);
       await next();
       context.header('x-frame-options', 'DENY');

@@ -22,6 +22,10 @@ export async function serverSdk(version) {
     ? import('@modelcontextprotocol/node')
     : load('server/streamableHttp'));
   const Transport = NodeStreamableHTTPServerTransport ?? StreamableHTTPServerTransport;
+  /** For frameworks on Web standards: v2, and v1 from 1.26 on. */
+  const webTransport = async () =>
+    (await (isV2 ? import('@modelcontextprotocol/server') : load('server/webStandardStreamableHttp')))
+      .WebStandardStreamableHTTPServerTransport;
   const types = isV2 ? {} : await load('types');
   const on = (server, method, handler) =>
     server.setRequestHandler(isV2 ? method : types[SCHEMAS[method]], handler);
@@ -34,7 +38,7 @@ export async function serverSdk(version) {
         : { ...extra, notify: extra.sendNotification };
       return call(params, { extra, notify, signal, token: _meta?.progressToken });
     });
-  return { Server, Transport, on, onList, onPrompts, onCall };
+  return { Server, Transport, webTransport, on, onList, onPrompts, onCall };
 }
 
 /** The client of a version. `2-stdio`, `1.32-stdio`: its transport for stdio. */
