@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::answers::{Outcome, UNREADABLE_SERVER_ANSWER};
@@ -22,8 +22,17 @@ pub struct RpcError {
     #[serde(default)]
     pub message: String,
     /// What else there is to it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "as_written",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub data: Option<Box<RawValue>>,
+}
+
+/// What is there, also where it is null.
+fn as_written<'de, D: Deserializer<'de>>(data: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::deserialize(data).map(Some)
 }
 
 impl RpcError {

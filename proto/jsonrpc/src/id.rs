@@ -9,6 +9,7 @@ use core::fmt;
 use serde_json::value::RawValue;
 
 use crate::object::raw;
+use crate::repair::has_stand_in;
 
 /// Whether a value is an id: MCP's are strings and numbers.
 pub fn is_id(raw: &str) -> bool {
@@ -41,9 +42,9 @@ pub fn normal(raw: &str) -> Box<str> {
 pub struct Id(Box<str>);
 
 impl Id {
-    /// An id whose raw text this is. None where that is neither a number nor a string.
+    /// An id whose raw text this is. None where that is neither a number nor a string, or not UTF-8.
     pub(crate) fn of(raw: &str) -> Option<Self> {
-        is_id(raw).then(|| Self(raw.into()))
+        (is_id(raw) && !has_stand_in(raw)).then(|| Self(raw.into()))
     }
 
     /// Reads an id. None where the value is neither a number nor a string.
@@ -69,6 +70,12 @@ impl Id {
     /// The JSON text as a value.
     pub fn raw(&self) -> Box<RawValue> {
         RawValue::from_string(self.0.to_string()).unwrap_or_default()
+    }
+
+    /// Whether it is a string that is written so at its beginning.
+    pub fn begins_with(&self, beginning: &str) -> bool {
+        let text = self.0.strip_prefix('"');
+        text.is_some_and(|text| text.starts_with(beginning))
     }
 
     /// This id of a backend's request, as the host gets it: `backend:id`. It is derived and

@@ -25,7 +25,8 @@
 //! # Invariants
 //!
 //! - **What is passed on is what was sent.** A readable copy has a type of its own, which has no
-//!   way into an [`Edits`] or a line.
+//!   way into an [`Edits`] or a line. What an [`owned`] message carries is restored where it is
+//!   written.
 //! - **Nothing in here panics, and nothing recurses**: depth is skipped without a stack.
 //! - **Where a member that decides something is there twice, readers differ in which they take.**
 //!   With `id`, `method`, `params`, `result` or `error` twice, a message is unreadable; with `_meta`

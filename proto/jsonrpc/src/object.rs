@@ -12,6 +12,8 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
+use crate::repair::with_null_for_numbers;
+
 /// An object's members, in their order.
 #[derive(Debug, Clone, Default)]
 pub struct Object(Vec<(String, Box<RawValue>)>);
@@ -20,6 +22,15 @@ impl Object {
     /// Reads an object. None where it is something else.
     pub fn read(text: &RawValue) -> Option<Self> {
         serde_json::from_str(text.get()).ok()
+    }
+
+    /// The same of what is to stand beside what others have written, with null for each number that
+    /// JSON does not have: some readers can read nothing of what has one in it.
+    pub fn read_as_json(text: &RawValue) -> Option<Self> {
+        match with_null_for_numbers(text.get()) {
+            Some(text) => serde_json::from_str(&text).ok(),
+            None => Self::read(text),
+        }
     }
 
     /// A member, as it was written.

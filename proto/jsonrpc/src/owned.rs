@@ -17,7 +17,7 @@ pub use crate::id::Id;
 use crate::id::is_id;
 use crate::message::{self, Kind, Line, Part};
 use crate::object::Object;
-use crate::repair::{is_odd, readable};
+use crate::repair::{escaped, has_stand_in, is_odd, readable, restored, with_numbers_escaped};
 use crate::unreadable;
 
 /// What a request was answered with.
@@ -48,7 +48,7 @@ impl Unreadable {
             id: seen.id.filter(is_clear).and_then(|id| Id::of(&id)),
             is_request: seen.request,
             is_answer: seen.answer,
-            is_json: copy.is_none() && owned(text).is_some(),
+            is_json: copy.is_none() && !has_stand_in(text) && owned(text).is_some(),
         }
     }
 
@@ -63,26 +63,6 @@ impl Unreadable {
     pub fn may_answer(&self) -> bool {
         self.is_answer || !self.is_request
     }
-}
-
-/// How deep what is read into values may be. serde_json, and readers in other languages, refuse
-/// more.
-const LEVELS_MAX: usize = 128;
-
-/// Whether a text is deeper than that.
-fn is_deep(text: &str) -> bool {
-    let (mut levels, mut quoted, mut escaped) = (0_usize, false, false);
-    text.bytes().any(|byte| {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = quoted,
-            b'"' => quoted = !quoted,
-            b'{' | b'[' if !quoted => levels += 1,
-            b'}' | b']' if !quoted => levels = levels.saturating_sub(1),
-            _ => {}
-        }
-        levels > LEVELS_MAX
-    })
 }
 
 /// A value of its own.
@@ -145,6 +125,16 @@ impl Message {
 
     /// The same, with what can't be read in its place.
     pub fn read_all(line: &[u8]) -> Vec<Result<Self, Unreadable>> {
+        let text = escaped(line);
+        let read = Self::read_text(text.as_bytes());
+        let is_odd = read.iter().any(Result::is_err);
+        match is_odd.then(|| with_numbers_escaped(&text)).flatten() {
+            Some(text) => Self::read_text(text.as_bytes()),
+            None => read,
+        }
+    }
+
+    fn read_text(line: &[u8]) -> Vec<Result<Self, Unreadable>> {
         let copy = OnceCell::new();
         let read = Line::of(line, &copy);
         let parts = read.parts().map(|(span, part)| {
@@ -158,19 +148,10 @@ impl Message {
         parts.collect()
     }
 
-    /// None where it had to be made readable, is an answer to no request, or is deeper than 128
-    /// levels.
+    /// None where it had to be made readable, or is an answer to no request.
     fn of(message: &message::Message<'_>) -> Option<Self> {
-        let text = message.whole().sent_but_for_mark()?;
-        if is_deep(text) {
-            return None;
-        }
-        let params = || {
-            message
-                .params
-                .filter(|params| *params != "null")
-                .and_then(owned)
-        };
+        message.whole().sent()?;
+        let params = || message.params.and_then(owned);
         Some(match &message.kind {
             Kind::Request { id, method } => Self::Request {
                 id: Id::of(id)?,
@@ -237,7 +218,7 @@ impl Message {
                 ..empty
             },
         };
-        serde_json::to_vec(&envelope).unwrap_or_default().into()
+        restored(serde_json::to_string(&envelope).unwrap_or_default()).into()
     }
 
     /// Its parameters, where they are an object.
@@ -267,6 +248,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","method":"x","params":{}}"#,
             r#"{"jsonrpc":"2.0","id":-1,"result":null}"#,
             r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no","data":[1.0]}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no","data":null}}"#,
         ] {
             assert_eq!(one(line).expect("a message").write(), line.as_bytes());
         }
@@ -317,26 +299,14 @@ mod tests {
         let fine = r#"{"jsonrpc":"2.0","id":1,"method":"a"}"#;
         for (line, is) in [
             (
-                &br#"{"jsonrpc":"2.0","id":3,"result":{"n":NaN}}"#[..],
-                "3 answer",
-            ),
-            (
-                br#"{"jsonrpc":"2.0","result":{"n":[1,-Infinity,"NaN\"Infinity"]},"id":"NaN"}"#,
-                "\"NaN\" answer",
-            ),
-            (
-                b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"s\":\"\xE9\"}}",
-                "3 answer",
-            ),
-            (
-                b"{\"jsonrpc\":\"2.0\",\"id\":\"\xE9\",\"result\":{}}",
+                &b"{\"jsonrpc\":\"2.0\",\"id\":\"\xE9\",\"result\":{}}"[..],
                 "none answer",
             ),
             (
-                br#"{"jsonrpc":"2.0","id":3,"method":"x","params":{"n":NaN}}"#,
-                "3 request",
+                br#"{"jsonrpc":"2.0","id":3,"result":{"cut":NaN,"#,
+                "3 answer",
             ),
-            (br#"{"jsonrpc":"2.0","id":3,"result":{"cut":"#, "3 answer"),
+            (br#"{"id":NaN,"result":{}}"#, "none answer"),
             (br#"{"id":3,"method":"x","method":"y"}"#, "3 request JSON"),
             (br#"{"id":3,"result":{},"id":4}"#, "none answer JSON"),
             (br#"{"id":null,"method":"x"}"#, "none request JSON"),
@@ -348,7 +318,8 @@ mod tests {
         assert_eq!(read(br#"{"jsonrpc":2.0,"id":1,"method":"a"}"#), [fine]);
         let batch = |odd: &str| read(format!("[{fine}, {odd}, {fine}]").as_bytes());
         assert_eq!(batch("7"), [fine, "none JSON", fine]);
-        assert_eq!(batch(r#"{"id":3,"result":NaN}"#), [fine, "3 answer", fine]);
+        let odd = r#"{"jsonrpc":"2.0","id":3,"result":NaN}"#;
+        assert_eq!(batch(odd), [fine, odd, fine]);
         assert_eq!(read(b" "), [""; 0]);
     }
 
@@ -385,18 +356,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deeper_than_others_read_is_no_message() {
-        let nested = |levels: usize| {
-            let (open, close) = ("[".repeat(levels), "]".repeat(levels));
-            format!(r#"{{"id":1,"result":{{"brackets":"[[[\"[","a":{open}{close}}}}}"#)
-        };
-        assert!(one(&nested(126)).is_some());
-        for levels in [127, 1 << 20] {
-            let unread = Message::read_all(nested(levels).as_bytes()).pop();
-            let Some(Err(Unreadable { id, is_answer, .. })) = unread else {
-                panic!("{levels} levels")
-            };
-            assert_eq!((id, is_answer), (Id::of("1"), true));
+    fn what_json_does_not_have_and_what_is_deep_is_written_as_it_was_read() {
+        let deep = format!("{}{}", "[".repeat(1 << 20), "]".repeat(1 << 20));
+        for value in [
+            b"NaN",
+            &b"[1,-Infinity,\"NaN\\\"Infinity\"]"[..],
+            b"\"\xE9 \xF4\x8F\xBF\xA9\"",
+            b"[NaN,\"\xE9\"]",
+            b"null",
+            deep.as_bytes(),
+        ] {
+            for head in [
+                r#"{"jsonrpc":"2.0","id":3,"method":"x","params":"#,
+                r#"{"jsonrpc":"2.0","method":"x","params":"#,
+                r#"{"jsonrpc":"2.0","id":"NaN","result":"#,
+            ] {
+                let line = [head.as_bytes(), value, b"}"].concat();
+                let read = Message::read(&line).pop().expect("a message");
+                assert_eq!(
+                    read.write(),
+                    line,
+                    "{}",
+                    String::from_utf8_lossy(&line[..64.min(line.len())])
+                );
+            }
         }
     }
 }

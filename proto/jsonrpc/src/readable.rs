@@ -42,18 +42,6 @@ impl<'a> Readable<'a> {
         (self.sent == self.text.as_bytes()).then_some(self.text)
     }
 
-    /// The same, but for a byte order mark, in whose place there is space.
-    pub(crate) fn sent_but_for_mark(self) -> Option<&'a str> {
-        let mark = "\u{feff}".as_bytes();
-        let behind = if self.sent.starts_with(mark) {
-            mark.len()
-        } else {
-            0
-        };
-        let is_sent = self.sent.get(behind..) == self.text.as_bytes().get(behind..);
-        is_sent.then_some(self.text)
-    }
-
     /// Its length in bytes, which is that of what was sent.
     #[expect(clippy::len_without_is_empty, reason = "JSON is never empty")]
     pub fn len(self) -> usize {

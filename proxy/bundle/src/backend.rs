@@ -30,8 +30,6 @@ pub(crate) struct Backend {
     /// Notified with each state of any backend of the bundle.
     states: watch::Sender<()>,
     live: Mutex<Option<Arc<LiveBackend>>>,
-    /// Notified when it is to be tried again at once.
-    pub(crate) retry_now: Notify,
     /// Notified when it has left the bundle.
     pub(crate) removed: Notify,
     /// The notifications of changed lists that came before it was ready.
@@ -70,7 +68,6 @@ impl Backend {
             state: watch::Sender::default(),
             states,
             live: Mutex::default(),
-            retry_now: Notify::new(),
             removed: Notify::new(),
             early: Mutex::default(),
             end: Mutex::default(),
@@ -177,9 +174,13 @@ impl LiveBackend {
             .request_own("initialize", Some(handshake.to_owned()))
             .await
             .ok_or_else(exited_early)?;
-        let result = Object::read(&result.map_err(refused)?).unwrap_or_default();
-        let version = result.text("protocolVersion").unwrap_or_default();
-        if !VERSIONS.contains(&&*version) {
+        let result = Object::read(&result.map_err(refused)?).ok_or_else(|| {
+            let why = "its answer to `initialize` is not an object";
+            Failure::new(FailureCode::Refused, why)
+        })?;
+        // Where it says none, the one that it was asked for counts.
+        let version = result.text("protocolVersion");
+        if let Some(version) = version.filter(|version| !VERSIONS.contains(&&**version)) {
             let why = format!(
                 "it speaks version {version:?} of MCP; a bundle speaks {}",
                 VERSIONS.join(", ")

@@ -30,7 +30,6 @@ pub struct Backends {
 impl Backends {
     /// Begins to start all backends.
     pub fn start(
-        id: String,
         sources: Vec<Arc<dyn Source>>,
         handshake: Handshake,
         host: Arc<dyn Host>,
@@ -38,7 +37,6 @@ impl Backends {
         settings: Settings,
     ) -> Self {
         let core = Arc::new(Core {
-            id,
             slots: Semaphore::new(settings.init_concurrency.max(1)),
             settings,
             handshake,
@@ -138,25 +136,9 @@ impl Backends {
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         while tasks.join_next().await.is_some() {}
     }
-
-    /// Tries a backend that has failed again at once. False: there is none of this name.
-    pub fn retry(&self, name: &str) -> bool {
-        let backend = self
-            .core
-            .backends()
-            .into_iter()
-            .find(|backend| backend.name() == name);
-        backend
-            .inspect(|backend| backend.retry_now.notify_one())
-            .is_some()
-    }
 }
 
 impl Bundle for Backends {
-    fn id(&self) -> &str {
-        &self.core.id
-    }
-
     fn status(&self) -> Status {
         self.core.status()
     }

@@ -6,11 +6,9 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use mcp_sessiond_jsonrpc::code;
 use mcp_sessiond_jsonrpc::error::RpcError;
-use mcp_sessiond_jsonrpc::object::Object;
 use mcp_sessiond_jsonrpc::owned::{Id, Message};
 use serde_json::value::RawValue;
 
-use crate::backend::VERSIONS;
 use crate::call::{Call, Item, List, Target};
 use crate::connection::Answer;
 use crate::names::{Namespace, Origin, Style};
@@ -131,9 +129,6 @@ impl From<Error> for RpcError {
 /// What can be done with a bundle. A type that adds something (a filter, a limit) stands around
 /// another bundle and is one itself.
 pub trait Bundle: Send + Sync {
-    /// Its id.
-    fn id(&self) -> &str;
-
     /// Its state, and that of each backend.
     fn status(&self) -> Status;
 
@@ -187,67 +182,7 @@ pub trait Bundle: Send + Sync {
 
 impl fmt::Debug for dyn Bundle {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "Bundle({:?})", self.id())
-    }
-}
-
-impl dyn Bundle {
-    /// All tools.
-    ///
-    /// # Errors
-    /// [`Error::Closed`].
-    pub async fn tools(&self) -> Result<Vec<Item>, Error> {
-        self.list(List::Tools).await
-    }
-
-    /// All resources.
-    ///
-    /// # Errors
-    /// [`Error::Closed`].
-    pub async fn resources(&self) -> Result<Vec<Item>, Error> {
-        self.list(List::Resources).await
-    }
-
-    /// All prompts.
-    ///
-    /// # Errors
-    /// [`Error::Closed`].
-    pub async fn prompts(&self) -> Result<Vec<Item>, Error> {
-        self.list(List::Prompts).await
-    }
-
-    /// Calls a tool.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub async fn call_tool(
-        &self,
-        id: Id,
-        name: &str,
-        arguments: Box<RawValue>,
-    ) -> Result<Answer, Error> {
-        self.call(Call::tool(id, name, arguments)).await
-    }
-
-    /// Reads a resource.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub async fn read_resource(&self, id: Id, uri: &str) -> Result<Answer, Error> {
-        self.call(Call::read_resource(id, uri)).await
-    }
-
-    /// Gets a prompt.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub async fn get_prompt(
-        &self,
-        id: Id,
-        name: &str,
-        arguments: Box<RawValue>,
-    ) -> Result<Answer, Error> {
-        self.call(Call::prompt(id, name, arguments)).await
+        to.write_str("Bundle")
     }
 }
 
@@ -290,18 +225,3 @@ impl Default for Settings {
 /// A host's parameters of `initialize`.
 #[derive(Debug, Clone)]
 pub struct Handshake(pub Box<RawValue>);
-
-impl Handshake {
-    /// Of a client of this name and version, with these capabilities, for the newest version of MCP
-    /// that a bundle speaks.
-    pub fn new(client: &str, version: &str, capabilities: Box<RawValue>) -> Self {
-        let mut info = Object::default();
-        info.set_text("name", client);
-        info.set_text("version", version);
-        let mut params = Object::default();
-        params.set_text("protocolVersion", VERSIONS[0]);
-        params.set("capabilities", capabilities);
-        params.set("clientInfo", info.write());
-        Self(params.write())
-    }
-}

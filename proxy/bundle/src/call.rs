@@ -100,7 +100,7 @@ pub struct Item {
 impl Item {
     /// Reads what a backend has listed.
     pub(crate) fn read(backend: &str, list: List, text: &RawValue) -> Option<Self> {
-        let members = Object::read(text)?;
+        let members = Object::read_as_json(text)?;
         let name = members.text(list.name())?;
         let origin = Origin {
             backend: backend.to_owned(),
@@ -210,8 +210,8 @@ pub struct Call {
     pub id: Id,
     /// What it is about.
     pub target: Target,
-    /// Its parameters. The name of a tool or a prompt in them is `target`'s, whatever stands there.
-    pub params: Object,
+    /// Its parameters, as they were sent. The name of a tool or a prompt in them is `target`'s.
+    pub params: Option<Box<RawValue>>,
 }
 
 impl Call {
@@ -221,12 +221,8 @@ impl Call {
     /// Where the parameters don't say what the method needs.
     pub fn read(id: Id, method: &str, params: Option<&RawValue>) -> Result<Self, RpcError> {
         let wrong = |what: &str| RpcError::new(code::INVALID_PARAMS, format!("{method}: {what}"));
-        let params = match params {
-            None => Object::default(),
-            Some(params) => {
-                Object::read(params).ok_or_else(|| wrong("`params` must be an object"))?
-            }
-        };
+        let sent = params.map(ToOwned::to_owned);
+        let params = params.and_then(Object::read).unwrap_or_default();
         let text = |key: &str| {
             params
                 .text(key)
@@ -249,59 +245,39 @@ impl Call {
             }
             _ => Target::Other(method.to_owned()),
         };
-        Ok(Self { id, target, params })
+        Ok(Self {
+            id,
+            target,
+            params: sent,
+        })
     }
 
-    /// A call of a tool, as programs make it.
-    pub fn tool(id: Id, name: &str, arguments: Box<RawValue>) -> Self {
-        let mut params = Object::default();
-        params.set_text("name", name);
-        params.set("arguments", arguments);
-        Self {
-            id,
-            target: Target::Tool(name.to_owned()),
-            params,
-        }
-    }
-
-    /// Reads a resource, as programs do it.
-    pub fn read_resource(id: Id, uri: &str) -> Self {
-        let mut params = Object::default();
-        params.set_text("uri", uri);
-        Self {
-            id,
-            target: Target::Read(uri.to_owned()),
-            params,
-        }
-    }
-
-    /// Gets a prompt, as programs do it.
-    pub fn prompt(id: Id, name: &str, arguments: Box<RawValue>) -> Self {
-        let mut params = Object::default();
-        params.set_text("name", name);
-        params.set("arguments", arguments);
-        Self {
-            id,
-            target: Target::Prompt(name.to_owned()),
-            params,
-        }
+    /// A parameter that is an object.
+    pub(crate) fn object(&self, name: &str) -> Option<Object> {
+        Object::read(self.params.as_deref()?)?.object(name)
     }
 
     /// The same for another name of the tool or the prompt.
     pub fn renamed(mut self, name: &str) -> Self {
-        match &mut self.target {
-            Target::Tool(own) | Target::Prompt(own) => {
-                name.clone_into(own);
-                self.params.set_text("name", name);
-            }
-            Target::CompletePrompt(own) => {
-                name.clone_into(own);
-                let mut of = self.params.object("ref").unwrap_or_default();
-                of.set_text("name", name);
-                self.params.set("ref", of.write());
-            }
-            _ => {}
+        let (Target::Tool(own) | Target::Prompt(own) | Target::CompletePrompt(own)) =
+            &mut self.target
+        else {
+            return self;
+        };
+        if own == name {
+            return self;
         }
+        name.clone_into(own);
+        let params = self.params.as_deref().and_then(Object::read);
+        let mut params = params.unwrap_or_default();
+        if let Target::CompletePrompt(_) = self.target {
+            let mut of = params.object("ref").unwrap_or_default();
+            of.set_text("name", name);
+            params.set("ref", of.write());
+        } else {
+            params.set_text("name", name);
+        }
+        self.params = Some(params.write());
         self
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
+use crate::backend::lock;
 use crate::pipe::{Receipt, TrackedLine};
 
 /// Ids of our own requests begin with this, so that an answer which comes late is not taken for one
@@ -41,12 +42,6 @@ struct PendingAnswers {
     is_over: AtomicBool,
 }
 
-impl PendingAnswers {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Id, Option<oneshot::Sender<Answer>>>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// A connection. It is over when the backend's channel ends.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -65,7 +60,7 @@ struct PendingRequest<'a> {
 
 impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
-        let mut answers = self.waiting.lock();
+        let mut answers = lock(&self.waiting.answers);
         if answers.get(&self.id).is_some_and(Option::is_some) {
             answers.remove(&self.id);
         }
@@ -90,7 +85,7 @@ struct EndGuard(Arc<PendingAnswers>);
 impl Drop for EndGuard {
     fn drop(&mut self) {
         self.0.is_over.store(true, Ordering::SeqCst);
-        self.0.lock().clear();
+        lock(&self.0.answers).clear();
     }
 }
 
@@ -192,7 +187,7 @@ impl Connection {
         };
         let (tell, answer) = oneshot::channel();
         {
-            let mut answers = self.waiting.lock();
+            let mut answers = lock(&self.waiting.answers);
             if answers.contains_key(&id) {
                 let message = format!("a request with the id {id} is not answered yet");
                 return Err(NoAnswer::Refused(RpcError::new(
@@ -241,18 +236,20 @@ impl Connection {
 
     /// Whether this process waits for the answer to this request.
     pub(crate) fn is_waiting_for(&self, id: &Id) -> bool {
-        self.waiting.lock().get(id).is_some_and(Option::is_some)
+        lock(&self.waiting.answers)
+            .get(id)
+            .is_some_and(Option::is_some)
     }
 
     /// Whether this process has made this request, and it is not answered yet.
     pub(crate) fn has_requested(&self, id: &Id) -> bool {
-        self.waiting.lock().contains_key(id)
+        lock(&self.waiting.answers).contains_key(id)
     }
 
     /// Cancels a request. Its answer is dropped, should it come nevertheless. False: there is no
     /// such request.
     pub(crate) fn give_up(&self, id: &Id, why: &str) -> bool {
-        match self.waiting.lock().get_mut(id) {
+        match lock(&self.waiting.answers).get_mut(id) {
             Some(answer @ Some(_)) => *answer = None,
             _ => return false,
         }
@@ -300,7 +297,7 @@ async fn dispatch<F: Future<Output = ()>>(
     let Message::Answer { id, outcome } = message else {
         return receive(message, receipt).await;
     };
-    let asked = waiting.lock().remove(&id);
+    let asked = lock(&waiting.answers).remove(&id);
     match asked {
         Some(Some(asked)) => {
             if let Err(Answer { receipt, .. }) = asked.send(Answer { outcome, receipt }) {
@@ -309,13 +306,7 @@ async fn dispatch<F: Future<Output = ()>>(
         }
         Some(None) => receipt.confirm(),
         // Of a former process of ours.
-        None if is_own(&id) => receipt.confirm(),
+        None if id.begins_with(OWN) => receipt.confirm(),
         None => receive(Message::Answer { id, outcome }, receipt).await,
     }
-}
-
-fn is_own(id: &Id) -> bool {
-    id.as_json()
-        .strip_prefix('"')
-        .is_some_and(|text| text.starts_with(OWN))
 }

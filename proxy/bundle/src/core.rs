@@ -27,7 +27,6 @@ const SAVES_MAX: usize = 16;
 /// What the tasks of a bundle share.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(crate) id: String,
     pub(crate) settings: Settings,
     pub(crate) handshake: Handshake,
     pub(crate) host: Arc<dyn Host>,
@@ -92,7 +91,6 @@ struct TokenGuard<'a>(&'a Mutex<Vec<(Id, String)>>, Option<(Id, String)>);
 impl<'a> TokenGuard<'a> {
     fn of(core: &'a Core, call: &Call, backend: &Backend) -> Self {
         let token = call
-            .params
             .object("_meta")
             .and_then(|meta| Id::read(meta.get("progressToken")?));
         let token = token.map(|token| (token, backend.name().to_owned()));
@@ -428,16 +426,13 @@ impl Core {
         self.check_listed(backend, &live, &target)?;
         let mut answer = live
             .connection
-            .request(id.clone(), target.method(), Some(params.write()))
+            .request(id.clone(), target.method(), params.clone())
             .await;
         if self.settings.retry_at_once && matches!(answer, Err(NoAnswer::NotSent)) {
             backend.wait_until_lost(&live).await;
             live = backend.ready().await.map_err(away)?;
             self.check_listed(backend, &live, &target)?;
-            answer = live
-                .connection
-                .request(id, target.method(), Some(params.write()))
-                .await;
+            answer = live.connection.request(id, target.method(), params).await;
         }
         let answer = answer.map_err(|why| match why {
             NoAnswer::Lost => Error::Lost { backend: name() },

@@ -61,10 +61,6 @@ pub trait Decorator: Send + Sync {
 }
 
 impl<D: Decorator> Bundle for D {
-    fn id(&self) -> &str {
-        self.inner().id()
-    }
-
     fn status(&self) -> Status {
         self.inner().status()
     }

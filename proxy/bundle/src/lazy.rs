@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use mcp_sessiond_jsonrpc::owned::{Id, Message, Outcome};
+use mcp_sessiond_jsonrpc::owned::{Message, Outcome};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -469,7 +469,7 @@ impl Between {
         for message in messages {
             if let Message::Answer { id, outcome } = message {
                 let (was_asked, news) = lock(&self.state).on_answer(&id, &outcome);
-                is_ours = was_asked || is_own(&id);
+                is_ours = was_asked || id.begins_with(OWN);
                 self.remember(news);
             }
         }
@@ -483,12 +483,6 @@ impl Between {
 
 /// Where in a line an id of ours may be, if the rest of the message stands behind it.
 const OWN_WITHIN: usize = 256;
-
-fn is_own(id: &Id) -> bool {
-    id.as_json()
-        .strip_prefix('"')
-        .is_some_and(|text| text.starts_with(OWN))
-}
 
 #[cfg(test)]
 mod tests {

@@ -77,10 +77,7 @@ async fn run_attempts(core: &Arc<Core>, backend: &Arc<Backend>) {
                 backend.set(BackendState::Failed(failure), None);
             }
         }
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = backend.retry_now.notified() => {}
-        }
+        tokio::time::sleep(pause).await;
         pause = (pause * 2).clamp(first, longest);
     }
 }

@@ -123,7 +123,8 @@ impl Core {
 
     /// Sets the level of all that have logs.
     pub(crate) async fn set_level(&self, call: Call) -> Result<Answer, Error> {
-        self.keep_told(|told| told.level = Some(call.params.clone()))
+        let level = call.params.as_deref().and_then(Object::read);
+        self.keep_told(|told| told.level = Some(level.unwrap_or_default()))
             .await;
         let live = self.all_live();
         let asked = live
@@ -131,7 +132,7 @@ impl Core {
             .filter(|(_, live)| live.has("logging"))
             .map(|(_, live)| {
                 live.connection
-                    .request_own(Target::Level.method(), Some(call.params.write()))
+                    .request_own(Target::Level.method(), call.params.clone())
             })
             .map(|asked| timeout(self.settings.init_timeout, asked));
         // One that does not answer in time has not refused.

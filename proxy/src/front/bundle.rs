@@ -417,7 +417,7 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
     let (said, from) = mpsc::channel(WAITING);
     let speaker = BundleServer::new(said, move |handshake, host| {
         let (first, own) = (make_sources(first, &handshake), handshake.clone());
-        let backends = Backends::start("all".to_owned(), first, handshake, host, memory, settings);
+        let backends = Backends::start(first, handshake, host, memory, settings);
         let backends = Arc::new(backends);
         let decorated = decorate(backends.clone(), &first_decorations, &first_log);
         let current = Arc::new(Current::new(decorated));

@@ -14,7 +14,6 @@ use crate::status::Status;
 /// A bundle in whose place another can be put. What is under way ends where it has begun.
 #[derive(Debug)]
 pub struct Current {
-    id: String,
     now: RwLock<Arc<dyn Bundle>>,
 }
 
@@ -22,7 +21,6 @@ impl Current {
     /// This one, so far.
     pub fn new(bundle: Arc<dyn Bundle>) -> Self {
         Self {
-            id: bundle.id().to_owned(),
             now: RwLock::new(bundle),
         }
     }
@@ -41,10 +39,6 @@ impl Current {
 }
 
 impl Bundle for Current {
-    fn id(&self) -> &str {
-        &self.id
-    }
-
     fn status(&self) -> Status {
         self.now().status()
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::world::{Made, Start, World};
+use super::world::{Made, Start, World, call};
 use crate::backend::lock;
 use crate::decorate::{CallEnd, CallEntry, CallLog};
 use crate::names::{Namespace, Origin};
@@ -82,15 +82,13 @@ impl Decorated {
     }
 
     async fn calls(&self, id: u64, tool: &str) -> Result<String, RpcError> {
-        let arguments = serde_json::from_str(r#"{"secret":"contents"}"#).expect("JSON");
-        text(self.bundle.call_tool(Id::number(id), tool, arguments).await)
+        let params = json!({"name": tool, "arguments": {"secret": "contents"}});
+        text(self.bundle.call(call(id, "tools/call", &params)).await)
     }
 
     async fn reads(&self, uri: &str) -> Result<Box<serde_json::value::RawValue>, RpcError> {
-        self.bundle
-            .read_resource(Id::number(99), uri)
-            .await?
-            .outcome
+        let call = call(99, "resources/read", &json!({"uri": uri}));
+        self.bundle.call(call).await?.outcome
     }
 
     async fn cancels(&self, id: u64) {
@@ -143,11 +141,8 @@ async fn what_is_filtered_out_is_as_unknown_as_what_there_never_was() {
         (error.code, &*error.message),
         (-32002, "Unknown resource: b://all/7")
     );
-    let prompt = two.bundle.get_prompt(
-        Id::number(4),
-        "a_greet",
-        serde_json::from_str("{}").expect("JSON"),
-    );
+    let prompt = call(4, "prompts/get", &json!({"name": "a_greet"}));
+    let prompt = two.bundle.call(prompt);
     assert_eq!(
         prompt.await.expect_err("filtered").to_string(),
         "Unknown prompt: a_greet"
@@ -503,12 +498,12 @@ async fn a_filter_waits_for_who_may_have_a_uri() {
         &(Arc::new(()) as Arc<dyn CallLog>),
     );
     let read = bundle
-        .call(Call::read_resource(Id::number(1), "late://all/7"))
+        .call(call(1, "resources/read", &json!({"uri": "late://all/7"})))
         .await;
     assert!(matches!(read, Err(Error::Unknown { .. })), "{read:?}");
     assert!(
         bundle
-            .call(Call::read_resource(Id::number(2), "late://x"))
+            .call(call(2, "resources/read", &json!({"uri": "late://x"})))
             .await
             .is_ok()
     );

@@ -116,8 +116,8 @@ async fn a_call_whose_answer_can_not_be_read_has_failed() {
     let server = world.server("a");
     server.answers("tools/call", serde_json::Value::Null);
     for odd in [
-        r#"{"jsonrpc":"2.0","id":9,"result":{"content":[{"text":"x"}],"n":NaN}}"#,
-        r#"[7,{"jsonrpc":"2.0","id":9,"result":{"n":NaN}},{"jsonrpc":"2.0","method":"x"}]"#,
+        r#"{"jsonrpc":"2.0","id":9,"result":{"content":[{"text":"x"}],"n":NaN"#,
+        r#"[7,{"jsonrpc":"2.0","id":9,"result":{"n":Nan}},{"jsonrpc":"2.0","method":"x"}]"#,
         r#"{"jsonrpc":"2.0","id":9,"result":{},"result":{}}"#,
     ] {
         let answered = async {
@@ -135,7 +135,7 @@ async fn a_call_whose_answer_can_not_be_read_has_failed() {
     }
     // It waits for an answer, too.
     server
-        .says(r#"{"jsonrpc":"2.0","id":3,"method":"sampling/createMessage","params":{"n":NaN}}"#)
+        .says(r#"{"jsonrpc":"2.0","id":3,"method":"sampling/createMessage","params":{"n":Nan}}"#)
         .await;
     let answer = server.hears().await;
     assert_eq!(
@@ -152,14 +152,7 @@ async fn a_host_is_told_what_can_not_be_read_and_so_is_a_server_that_waits_for_i
     let settings = world.settings.clone();
     let speaker = BundleServer::new(out, move |handshake, host| {
         let memory = std::sync::Arc::new(());
-        std::sync::Arc::new(Backends::start(
-            "s".to_owned(),
-            sources,
-            handshake,
-            host,
-            memory,
-            settings,
-        ))
+        std::sync::Arc::new(Backends::start(sources, handshake, host, memory, settings))
     });
     let mut told = async || {
         let line = spoken.recv().await.expect("a line").line;
@@ -171,7 +164,7 @@ async fn a_host_is_told_what_can_not_be_read_and_so_is_a_server_that_waits_for_i
     assert_eq!(told().await["id"], 0);
     for (line, id, code) in [
         (
-            r#"{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"n":NaN}}"#,
+            r#"{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"n":Nan}}"#,
             json!(4),
             -32700,
         ),
@@ -200,7 +193,7 @@ async fn a_host_is_told_what_can_not_be_read_and_so_is_a_server_that_waits_for_i
         .await;
     assert_eq!(told().await["id"], "a:3");
     speaker
-        .receive(br#"{"jsonrpc":"2.0","id":"a:3","result":{"n":NaN}}"#)
+        .receive(br#"{"jsonrpc":"2.0","id":"a:3","result":{"n":Nan}}"#)
         .await;
     loop {
         let heard = server.hears().await;

@@ -44,6 +44,11 @@ pub(super) struct Server {
     pub(super) identity: Mutex<Option<String>>,
 }
 
+/// What the host calls.
+pub(super) fn call(id: u64, method: &str, params: &Value) -> Call {
+    Call::read(Id::number(id), method, Some(&raw_value(params))).expect("a call")
+}
+
 fn raw_value(value: &Value) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).expect("JSON")
 }
@@ -325,17 +330,10 @@ impl World {
     pub(super) fn with(&self, memory: Arc<dyn BundleStore>) -> Made {
         let names: Vec<_> = self.servers.iter().map(|server| &*server.name).collect();
         let (to, heard) = mpsc::unbounded_channel();
-        let handshake = Handshake::new("test", "1", raw_value(&json!({})));
+        let handshake = Handshake(raw_value(&json!({"protocolVersion": "2025-11-25"})));
         let host = Arc::new(Hearing(to));
         let settings = self.settings.clone();
-        let bundle = Backends::start(
-            "s".to_owned(),
-            self.sources(&names),
-            handshake,
-            host,
-            memory,
-            settings,
-        );
+        let bundle = Backends::start(self.sources(&names), handshake, host, memory, settings);
         Made {
             bundle: Arc::new(bundle),
             heard,
@@ -377,7 +375,7 @@ impl Made {
     pub(super) async fn calls(&self, id: u64, tool: &str) -> Result<String, RpcError> {
         let answer = self
             .bundle
-            .call(Call::tool(Id::number(id), tool, raw_value(&json!({}))))
+            .call(call(id, "tools/call", &json!({"name": tool})))
             .await?;
         let value: Value = serde_json::from_str(answer.outcome?.get()).expect("JSON");
         Ok(value["content"][0]["text"]

@@ -110,11 +110,8 @@ impl BundleBackend {
             let (common, bundle, is_over) = (common.clone(), bundle.clone(), is_over.subscribe());
             move |handshake, host| {
                 let first = sources(&listing.servers);
-                let id = common.only.clone().unwrap_or_else(|| "all".to_owned());
                 let settings = common.settings.clone();
-                let backends = Arc::new(Backends::start(
-                    id, first, handshake, host, memory, settings,
-                ));
+                let backends = Arc::new(Backends::start(first, handshake, host, memory, settings));
                 let current = Arc::new(Current::new(decorate(
                     backends.clone(),
                     &listing.decorations,

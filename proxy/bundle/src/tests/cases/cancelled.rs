@@ -21,14 +21,7 @@ impl Talk {
         let (to, from) = mpsc::channel(WAITING);
         let sources = sources(fakes);
         let speaker = BundleServer::new(to, move |handshake, host| {
-            Arc::new(Backends::start(
-                "s".into(),
-                sources,
-                handshake,
-                host,
-                memory,
-                settings,
-            ))
+            Arc::new(Backends::start(sources, handshake, host, memory, settings))
         });
         let mut talk = Self { speaker, from };
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}});

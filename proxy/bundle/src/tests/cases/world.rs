@@ -70,10 +70,12 @@ impl World {
     /// A bundle that was just started.
     pub(super) fn start(fakes: &[&Fake], settings: Settings, memory: Arc<dyn BundleStore>) -> Self {
         let (to, told) = mpsc::unbounded_channel();
-        let capabilities = raw_of(&json!({"roots": {"listChanged": true}, "elicitation": {}}));
-        let handshake = Handshake::new("host", "1", capabilities);
+        let handshake = Handshake(raw_of(&json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"roots": {"listChanged": true}, "elicitation": {}},
+            "clientInfo": {"name": "host", "version": "1"},
+        })));
         let bundle = Backends::start(
-            "s".into(),
             sources(fakes),
             handshake,
             Arc::new(Ears(to)),

@@ -222,14 +222,7 @@ async fn a_host_that_cancels_a_waiting_call_gets_no_answer_to_it() {
     let (out, mut said) = tokio::sync::mpsc::channel(WAITING);
     let speaker = BundleServer::new(out, move |handshake, host| {
         let with = serde_json::from_value(json!([{"calls": {"most": 1}}])).expect("decorations");
-        let bundle = Backends::start(
-            "s".into(),
-            sources,
-            handshake,
-            host,
-            Arc::new(()),
-            Settings::default(),
-        );
+        let bundle = Backends::start(sources, handshake, host, Arc::new(()), Settings::default());
         let log: Arc<dyn CallLog> = Arc::new(());
         decorate(Arc::new(bundle), &with, &log)
     });
