@@ -61,6 +61,12 @@ impl ToHost {
             .await;
     }
 
+    /// Waits until the host was answered its `initialize`. What it sends before waits for that, too.
+    async fn opened(&self) {
+        // It can't fail: the sender is in this object.
+        let _ = self.is_open.subscribe().wait_for(|is_open| *is_open).await;
+    }
+
     /// Sends this answer, and from then on everything.
     async fn open(&self, answer: &Message) {
         self.send(answer, Receipt::none()).await;
@@ -99,8 +105,7 @@ impl Host for ToHost {
                     }
                 }
             }
-            // It can't fail: the sender is in this object.
-            let _ = self.is_open.subscribe().wait_for(|is_open| *is_open).await;
+            self.opened().await;
             self.send(&message, receipt).await;
         })
     }
@@ -265,6 +270,7 @@ impl BundleServer {
         // afterwards.
         let mut noted = lock(&self.out.calls);
         let task = tasks.spawn(async move {
+            out.opened().await;
             let (outcome, receipt) = match List::of(&method) {
                 Some(list) => (list_result(&*bundle, list).await, Receipt::none()),
                 None => match make_call(&*bundle, own.clone(), &method, params.as_deref()).await {
