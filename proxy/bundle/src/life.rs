@@ -73,6 +73,7 @@ async fn run_attempts(core: &Arc<Core>, backend: &Arc<Backend>) {
                 backend.end().await;
             }
             Err(failure) => {
+                let failure = failure.without_name(backend.name());
                 pause = pause.max(first);
                 backend.set(BackendState::Failed(failure), None);
             }

@@ -37,6 +37,13 @@ impl Failure {
         }
     }
 
+    /// The same, where it names its backend: whoever says it says that name before it.
+    pub(crate) fn without_name(mut self, backend: &str) -> Self {
+        let named = format!("the server {backend:?}");
+        self.message = self.message.replace(&named, "the server");
+        self
+    }
+
     /// The sentence for whoever can read all of it.
     pub fn at_length(&self) -> &str {
         self.detail.as_deref().unwrap_or(&self.message)

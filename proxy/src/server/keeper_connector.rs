@@ -653,7 +653,7 @@ impl KeeperConnector {
     /// What the user calls the server: its name among those of a list.
     fn display_name(&self) -> String {
         let name = self.backend.as_ref();
-        name.map_or_else(|| "this server".to_owned(), ToString::to_string)
+        name.map_or("this server", BackendName::in_list).to_owned()
     }
 
     /// The variables that the backend was started with in another way than this process. An older
