@@ -31,7 +31,7 @@ const PROTOCOL: &str = "2025-11-25";
 /// How long the front may take to leave, before it is killed.
 const LEAVE: Duration = Duration::from_secs(2);
 
-/// How often a server may say that there are more tools.
+/// Pages of tools that are asked for.
 const PAGES_MAX: usize = 1000;
 
 /// The code of an answer of ours in the place of a server that can't be reached.
@@ -188,9 +188,9 @@ impl McpClient {
     /// # Errors
     /// Those of a request; exit code 65 where the server refuses.
     pub(crate) async fn tools(&mut self) -> Result<Vec<Value>, CallFailure> {
-        let (mut tools, mut cursor) = (Vec::new(), None);
-        for _ in 0..PAGES_MAX {
-            let parameters = match &cursor {
+        let (mut tools, mut cursors) = (Vec::new(), Vec::new());
+        loop {
+            let parameters = match cursors.last() {
                 Some(cursor) => json!({"cursor": cursor}),
                 None => json!({}),
             };
@@ -201,12 +201,20 @@ impl McpClient {
             if let Some(more) = page["tools"].as_array_mut() {
                 tools.append(more);
             }
-            match page["nextCursor"].take() {
-                Value::Null => break,
-                next => cursor = Some(next),
+            let next = page["nextCursor"].take();
+            // One that leads nowhere, or to where one has led before, ends the list.
+            if next.is_null() || next == "" || cursors.contains(&next) {
+                return Ok(tools);
             }
+            if cursors.len() + 1 >= PAGES_MAX {
+                let name = &self.name;
+                warn(format_args!(
+                    "{name} has more in tools/list than is listed (pages fetched: {PAGES_MAX})"
+                ));
+                return Ok(tools);
+            }
+            cursors.push(next);
         }
-        Ok(tools)
     }
 
     /// Calls a tool. The result may be one that says that the tool has failed.

@@ -9,15 +9,14 @@ use mcp_sessiond_jsonrpc::object::Object;
 use mcp_sessiond_jsonrpc::owned::Message;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout_at};
 
 use crate::call::{Item, List};
 use crate::connection::Connection;
 use crate::pace::Pace;
+use crate::pages::{Page, Pages, behind};
 use crate::pipe::{End, Source};
 use crate::status::{BackendState, Failure, FailureCode};
-
-/// Pages of one list. A server that never comes to an end has no list.
-pub(crate) const PAGES_MAX: usize = 1_000;
 
 /// The versions of MCP that a bundle speaks, the newest first.
 pub(crate) const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
@@ -49,7 +48,9 @@ pub(crate) struct LiveBackend {
     lists: Mutex<[Arc<[Item]>; 4]>,
     /// Lists that it has answered with an error, and has not given since.
     refused: Mutex<BTreeMap<List, Failure>>,
-    /// Whether these are asked for again.
+    /// Lists that have more pages than these, which were fetched.
+    cut: Mutex<BTreeMap<List, usize>>,
+    /// Whether those that were refused are asked for again.
     pub(crate) is_retried: AtomicBool,
     /// How often lists are fetched, by the notification that says that they have changed.
     paces: Mutex<BTreeMap<&'static str, Pace>>,
@@ -152,7 +153,8 @@ impl Backend {
 }
 
 impl LiveBackend {
-    /// Initialises a backend that is connected, and gets all its lists.
+    /// Initialises a backend that is connected, and gets all its lists. After `enough` a list that has
+    /// begun to come is cut.
     ///
     /// # Errors
     /// What it refused, or that it is gone.
@@ -160,6 +162,7 @@ impl LiveBackend {
         name: &str,
         connection: Connection,
         handshake: &RawValue,
+        enough: Instant,
     ) -> Result<Self, Failure> {
         let refused = |error: RpcError| {
             if error.is_not_the_servers() {
@@ -199,12 +202,13 @@ impl LiveBackend {
             capabilities: result.object("capabilities").unwrap_or_default(),
             lists: Mutex::new(std::array::from_fn(|_| Arc::from([]))),
             refused: Mutex::default(),
+            cut: Mutex::default(),
             is_retried: AtomicBool::new(false),
             paces: Mutex::default(),
             subscriptions: Mutex::default(),
         };
         for list in List::ALL {
-            match live.fetch(list).await {
+            match live.fetch(list, enough).await {
                 Err(why) if why.code != FailureCode::Refused => return Err(why),
                 // Its other lists may be of use.
                 _ => {}
@@ -232,9 +236,10 @@ impl LiveBackend {
         lock(&self.lists)[list as usize].clone()
     }
 
-    /// Gets a list, all pages of it. One that it refuses stays as it was.
-    pub(crate) async fn fetch(&self, list: List) -> Result<(), Failure> {
-        let fetched = self.pages(list).await;
+    /// Gets a list, all pages of it, but of a long one no page after `enough`. One that it refuses
+    /// stays as it was.
+    pub(crate) async fn fetch(&self, list: List, enough: Instant) -> Result<(), Failure> {
+        let fetched = self.pages(list, enough).await;
         let mut refused = lock(&self.refused);
         match &fetched {
             Err(why) if why.code == FailureCode::Refused => drop(refused.insert(list, why.clone())),
@@ -243,51 +248,55 @@ impl LiveBackend {
         fetched
     }
 
-    async fn pages(&self, list: List) -> Result<(), Failure> {
+    async fn pages(&self, list: List, enough: Instant) -> Result<(), Failure> {
         if !self.has(list.capability()) {
             return Ok(());
         }
-        let wrong =
-            |why: &str| Failure::new(FailureCode::Refused, format!("{}: {why}", list.method()));
-        let mut items = Vec::new();
-        let mut cursor: Option<Box<RawValue>> = None;
-        for _ in 0..PAGES_MAX {
-            let params = cursor.take().map(|cursor| {
-                let mut params = Object::default();
-                params.set("cursor", cursor);
-                params.write()
-            });
-            let page = match self
-                .connection
-                .request_own(list.method(), params)
-                .await
-                .ok_or_else(exited_early)?
-            {
-                Ok(page) => {
-                    Object::read(&page).ok_or_else(|| wrong("the answer is not an object"))?
-                }
-                // Many servers with resources have no templates, and answer so.
-                Err(error) if error.code == mcp_sessiond_jsonrpc::code::NO_METHOD => return Ok(()),
-                Err(error) => return Err(wrong(&error.message)),
+        let (mut pages, mut cursor) = (Pages::default(), None);
+        let (whole, cut) = loop {
+            let params = behind(cursor.take());
+            let asked = self.connection.request_own(list.method(), params);
+            let page = match pages.count() {
+                0 => asked.await,
+                count => match timeout_at(enough, asked).await {
+                    Ok(page) => page,
+                    Err(_) => break (pages.so_far(list), Some(count)),
+                },
             };
-            let page_items = page
-                .array(list.key())
-                .ok_or_else(|| wrong(&format!("there is no {:?}", list.key())))?;
-            items.extend(
-                page_items
-                    .iter()
-                    .filter_map(|item| Item::read(&self.name, list, item)),
-            );
-            cursor = page
-                .get("nextCursor")
-                .filter(|cursor| cursor.get() != "null")
-                .map(ToOwned::to_owned);
-            if cursor.is_none() {
-                lock(&self.lists)[list as usize] = items.into();
-                return Ok(());
+            match pages.add(list, &page.ok_or_else(exited_early)?) {
+                Page::More(next) => cursor = Some(next),
+                Page::TooMany => break (pages.so_far(list), Some(pages.count())),
+                Page::Whole(Ok(whole)) => break (whole, None),
+                Page::Whole(Err(_)) => return Ok(()),
+                Page::Failed(why) => {
+                    let why = format!("{}: {why}", list.method());
+                    let why = Failure::new(FailureCode::Refused, why);
+                    return Err(why.without_name(&self.name));
+                }
             }
+        };
+        let items = Object::read(&whole).and_then(|whole| whole.array(list.key()));
+        let items = items.iter().flatten();
+        let items = items.filter_map(|item| Item::read(&self.name, list, item));
+        lock(&self.lists)[list as usize] = items.collect();
+        let mut all = lock(&self.cut);
+        match cut {
+            Some(pages) => drop(all.insert(list, pages)),
+            None => drop(all.remove(&list)),
         }
-        Err(wrong(&format!("it has more than {PAGES_MAX} pages")))
+        Ok(())
+    }
+
+    /// What is missing of its lists: what there is to say of it behind its name.
+    pub(crate) fn missing_of_lists(&self) -> Vec<String> {
+        let refused = self.refused().into_values();
+        let refused = refused.map(|why| format!("did not give one of its lists: {why}"));
+        let cut = lock(&self.cut).clone();
+        let cut = cut.into_iter().map(|(list, pages)| {
+            let method = list.method();
+            format!("has more in {method} than is listed (pages fetched: {pages})")
+        });
+        refused.chain(cut).collect()
     }
 
     pub(crate) fn pace<T>(&self, method: &'static str, does: impl FnOnce(&mut Pace) -> T) -> T {

@@ -152,25 +152,7 @@ impl Bundle for Backends {
                 live.instructions.as_deref()?.trim()
             ))
         });
-        let refused = live.iter().flat_map(|(backend, live)| {
-            let sentence = |why| {
-                format!(
-                    "The server {:?} did not give one of its lists: {why}.",
-                    backend.name()
-                )
-            };
-            live.refused()
-                .into_values()
-                .map(sentence)
-                .collect::<Vec<_>>()
-        });
-        let missing = self
-            .status()
-            .missing()
-            .into_iter()
-            .chain(refused)
-            .collect::<Vec<_>>()
-            .join("\n");
+        let missing = self.status().missing().join("\n");
         own.chain((!missing.is_empty()).then_some(missing))
             .collect::<Vec<_>>()
             .join("\n\n")

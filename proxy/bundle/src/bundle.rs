@@ -8,6 +8,7 @@ use mcp_sessiond_jsonrpc::code;
 use mcp_sessiond_jsonrpc::error::RpcError;
 use mcp_sessiond_jsonrpc::owned::{Id, Message};
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use crate::call::{Call, Item, List, Target};
 use crate::connection::Answer;
@@ -206,6 +207,14 @@ pub struct Settings {
     pub has_former: bool,
     /// How names are given.
     pub names: Style,
+}
+
+impl Settings {
+    /// Until when the pages of a list may come that is asked for now: what is listed so far is better
+    /// than a backend that was not ready in time.
+    pub(crate) fn enough(&self) -> Instant {
+        Instant::now() + self.init_timeout * 3 / 4
+    }
 }
 
 impl Default for Settings {

@@ -291,7 +291,12 @@ impl Core {
             .iter()
             .map(|backend| (backend.name().to_owned(), backend.state()))
             .collect();
-        Status::of(self.has_closed(), states)
+        let live = self.all_live();
+        let lists = live.iter().flat_map(|(backend, live)| {
+            let missing = live.missing_of_lists().into_iter();
+            missing.map(|what| (backend.name().to_owned(), what))
+        });
+        Status::of(self.has_closed(), states, lists.collect())
     }
 
     pub(crate) fn has_closed(&self) -> bool {

@@ -24,10 +24,10 @@ use tokio::time::timeout;
 
 use crate::backend::lock;
 use crate::bundle::Handshake;
+use crate::pages::{Page, Pages, behind};
 use crate::pipe::{End, Pipe, Source, TrackedLine, WAITING};
 use crate::status::{Failure, FailureCode};
 pub use known::{KNOWN_MAX, Known, initialize_key};
-use known::{Page, Pages};
 use state::{Effect, News, OWN, State};
 
 /// Lines of the host that may wait for the server to start. Later ones wait in the channel.
@@ -400,16 +400,13 @@ impl Between {
             let mut pages = Pages::default();
             let mut cursor = None;
             let now = loop {
-                let Some(page) = self
-                    .ask(to, list.method(), state::behind(cursor.take()))
-                    .await
-                else {
+                let Some(page) = self.ask(to, list.method(), behind(cursor.take())).await else {
                     return;
                 };
                 match pages.add(list, &page) {
                     Page::More(next) => cursor = Some(next),
                     Page::Whole(outcome) => break Some(outcome),
-                    Page::Failed => break None,
+                    Page::TooMany | Page::Failed(_) => break None,
                 }
             };
             let mut state = lock(&self.state);

@@ -20,8 +20,8 @@
 //! - [`pipe`]: what the caller provides: a [`Source`] that can be opened, and then two channels of
 //!   messages ([`Pipe`]); a [`Host`]; a [`BundleStore`].
 //! - [`life`]: backends are started, a few at a time, and again when they were lost.
-//! - [`backend`]: its state, handshake and lists. [`refresh`] and [`pace`]: lists that have
-//!   changed.
+//! - [`backend`]: its state, handshake and lists. [`pages`]: a list that comes in pages. [`refresh`]
+//!   and [`pace`]: lists that have changed.
 //! - [`connection`]: requests and their answers.
 //! - [`lazy`]: [`Lazy`], a backend that is started at its first call, and answered for from memory
 //!   until then. [`lazy::known`]: what is stored; [`lazy::state`]: what is answered from it.
@@ -51,6 +51,7 @@ pub mod lazy;
 mod life;
 pub mod names;
 mod pace;
+mod pages;
 mod pipe;
 mod refresh;
 mod roots;

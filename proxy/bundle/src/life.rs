@@ -121,6 +121,7 @@ async fn try_once(
             format!("it was not ready within {seconds} s"),
         )
     };
+    let enough = core.settings.enough();
     let until = tokio::time::Instant::now() + core.settings.init_timeout;
     let opened = tokio::time::timeout_at(until, backend.source.open()).await;
     let Pipe { to, from, end } = opened.map_err(|_| late())??;
@@ -139,7 +140,8 @@ async fn try_once(
         }
     });
     let forwarding = AbortOnDrop(tokio::spawn(forwarding));
-    let initializing = LiveBackend::initialize(backend.name(), connection, &core.handshake.0);
+    let initializing =
+        LiveBackend::initialize(backend.name(), connection, &core.handshake.0, enough);
     let initialized = tokio::time::timeout_at(until, initializing).await;
     let failure = match initialized {
         Ok(Ok(live)) => {

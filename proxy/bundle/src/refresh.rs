@@ -34,7 +34,8 @@ async fn retry_refused(core: &Core, backend: &Backend, live: &LiveBackend) {
         }
         let mut got = Vec::new();
         for list in live.refused().into_keys() {
-            let fetched = timeout(core.settings.init_timeout, live.fetch(list)).await;
+            let fetching = live.fetch(list, core.settings.enough());
+            let fetched = timeout(core.settings.init_timeout, fetching).await;
             got.extend(matches!(fetched, Ok(Ok(()))).then_some(list));
         }
         if !got.is_empty() {
@@ -73,10 +74,13 @@ async fn fetch_changed(core: &Arc<Core>, backend: &Arc<Backend>, method: &'stati
         for list in lists_changed_by(method) {
             // What can't be got now stays as it was: the backend is about to be lost, or has
             // answered with an error.
-            let _ = timeout(core.settings.init_timeout, live.fetch(list)).await;
+            let fetching = live.fetch(list, core.settings.enough());
+            let _ = timeout(core.settings.init_timeout, fetching).await;
         }
         core.give_names(backend.name(), &live).await;
         core.tell_changed(lists_changed_by(method)).await;
+        // Something may be missing of them.
+        core.states.send_replace(());
         if !live.pace(method, Pace::end) {
             return spawn_retry(core, backend, &live);
         }

@@ -130,10 +130,18 @@ pub struct Status {
     pub status: BundleState,
     /// Each backend, in the order of the file.
     pub backends: Vec<(String, BackendState)>,
+    /// What is missing of the lists of backends that can be used: a backend's name, and what there is
+    /// to say behind it.
+    #[serde(skip)]
+    pub lists: Vec<(String, String)>,
 }
 
 impl Status {
-    pub(crate) fn of(is_closed: bool, backends: Vec<(String, BackendState)>) -> Self {
+    pub(crate) fn of(
+        is_closed: bool,
+        backends: Vec<(String, BackendState)>,
+        lists: Vec<(String, String)>,
+    ) -> Self {
         let is =
             |wanted: fn(&BackendState) -> bool| backends.iter().any(|(_, state)| wanted(state));
         let status = if is_closed {
@@ -145,10 +153,15 @@ impl Status {
         } else {
             BundleState::Failed
         };
-        Self { status, backends }
+        Self {
+            status,
+            backends,
+            lists,
+        }
     }
 
-    /// One sentence for each backend that can't be used, and why. A model can say it to its user.
+    /// One sentence for each backend that can't be used, and why, and for each list of which something
+    /// is missing. A model can say it to its user.
     pub fn missing(&self) -> Vec<String> {
         let missing = self
             .backends
@@ -163,6 +176,10 @@ impl Status {
                     message.trim_end_matches('.')
                 )),
             });
-        missing.collect()
+        let lists = self
+            .lists
+            .iter()
+            .map(|(name, what)| format!("The server {name:?} {what}."));
+        missing.chain(lists).collect()
     }
 }

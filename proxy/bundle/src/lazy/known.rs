@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use mcp_sessiond_jsonrpc::code;
 use mcp_sessiond_jsonrpc::error::RpcError;
 use mcp_sessiond_jsonrpc::object::{Object, raw};
 use mcp_sessiond_jsonrpc::owned::Outcome;
@@ -10,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::backend::PAGES_MAX;
 use crate::call::List;
 
 /// Bytes of what is remembered of a server. The daemon takes a value of so many at most, unless its
@@ -177,72 +175,10 @@ fn key_of(key: [Option<&RawValue>; 3]) -> String {
     Value::from(key.map(|word| word.map_or(Value::Null, read)).to_vec()).to_string()
 }
 
-/// A list of which pages come one by one.
-#[derive(Debug, Default)]
-pub(super) struct Pages {
-    first: Option<Object>,
-    items: Vec<Box<RawValue>>,
-    /// The text of the cursor of the page that is next.
-    next: Option<Box<RawValue>>,
-    count: usize,
-}
-
-/// What a page has brought.
-#[derive(Debug)]
-pub(super) enum Page {
-    /// There is more, behind this cursor.
-    More(Box<RawValue>),
-    /// The whole list, as one page; or that there is no such method.
-    Whole(Outcome),
-    /// It can't be made out.
-    Failed,
-}
-
-impl Pages {
-    /// Whether the page behind this cursor is the next one. It is asked for by this: a second
-    /// request for it would bring it twice.
-    pub(super) fn continues_at(&mut self, cursor: &RawValue) -> bool {
-        self.next
-            .take_if(|next| next.get() == cursor.get())
-            .is_some()
-    }
-
-    /// The next page has come.
-    pub(super) fn add(&mut self, list: List, page: &Outcome) -> Page {
-        let page = match page {
-            Ok(page) => page,
-            Err(error) if error.code == code::NO_METHOD && self.first.is_none() => {
-                return Page::Whole(Err(error.clone()));
-            }
-            Err(_) => return Page::Failed,
-        };
-        let Some(page) = Object::read(page) else {
-            return Page::Failed;
-        };
-        let Some(items) = page.array(list.key()) else {
-            return Page::Failed;
-        };
-        self.items.extend(items);
-        self.count += 1;
-        self.next = page
-            .get("nextCursor")
-            .filter(|cursor| cursor.get() != "null")
-            .map(ToOwned::to_owned);
-        let first = self.first.get_or_insert(page);
-        match &self.next {
-            Some(_) if self.count >= PAGES_MAX => Page::Failed,
-            Some(next) => Page::More(next.clone()),
-            None => {
-                first.remove("nextCursor");
-                first.set(list.key(), raw(&self.items));
-                Page::Whole(Ok(first.write()))
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use mcp_sessiond_jsonrpc::code;
+
     use super::*;
 
     fn raw_of(text: &str) -> Box<RawValue> {
@@ -264,29 +200,8 @@ mod tests {
     }
 
     #[test]
-    fn pages_make_one_list_that_stays_as_it_was_written() {
-        let mut pages = Pages::default();
-        let first = Ok(raw_of(
-            r#"{"_meta":{"a":1.0},"tools":[{"name":"b","x":1e400}],"nextCursor":"\u0032"}"#,
-        ));
-        let Page::More(cursor) = pages.add(List::Tools, &first) else {
-            panic!("there is more")
-        };
-        assert_eq!(cursor.get(), r#""\u0032""#);
-        assert!(
-            !pages.continues_at(&raw_of("\"3\""))
-                && pages.continues_at(&cursor)
-                && !pages.continues_at(&cursor)
-        );
-        let last = Ok(raw_of(r#"{"tools":[{"name":"a"}],"nextCursor":null}"#));
-        let Page::Whole(Ok(whole)) = pages.add(List::Tools, &last) else {
-            panic!("it is whole")
-        };
-        assert_eq!(
-            whole.get(),
-            r#"{"_meta":{"a":1.0},"tools":[{"name":"b","x":1e400},{"name":"a"}]}"#
-        );
-
+    fn a_list_is_the_same_in_another_order() {
+        let whole = raw_of(r#"{"_meta":{"a":1.0},"tools":[{"name":"b","x":1e400},{"name":"a"}]}"#);
         let mut known = Known::default();
         assert!(!known.has_same(List::Tools, Some(&Ok(whole.clone()))));
         known.set_list(List::Tools, Some(Ok(whole)));

@@ -12,8 +12,9 @@ use mcp_sessiond_jsonrpc::owned::{Id, Message, Outcome};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::known::{Known, Page, Pages, initialize_key};
+use super::known::{Known, initialize_key};
 use crate::call::{List, Target};
+use crate::pages::{Page, Pages};
 
 /// Requests of the host that are watched at once. What is asked beyond that is not remembered.
 const WATCHED_MAX: usize = 64;
@@ -243,7 +244,8 @@ impl State {
                 let told = match chain.pages.add(list, page) {
                     Page::More(_) => return None,
                     Page::Whole(outcome) => Some(outcome),
-                    Page::Failed => None,
+                    // Its host may ask for more.
+                    Page::TooMany | Page::Failed(_) => None,
                 };
                 chain.anew();
                 self.known.set_list(list, told);
@@ -314,15 +316,6 @@ pub(super) fn refusals(line: &[u8], why: &str) -> Vec<Bytes> {
         .requests()
         .map(|(id, _)| answers::not_sent(id, &message));
     refusals.collect()
-}
-
-/// The parameters of a request for the page behind a cursor.
-pub(super) fn behind(cursor: Option<Box<RawValue>>) -> Option<Box<RawValue>> {
-    cursor.map(|cursor| {
-        let mut params = Object::default();
-        params.set("cursor", cursor);
-        params.write()
-    })
 }
 
 /// What sets the level of the server's log.

@@ -81,7 +81,8 @@ impl Report {
             if status.status == BundleState::Closed {
                 return;
             }
-            let lines = servers.update(status.backends, now_ms());
+            let mut lines = servers.update(status.backends, now_ms());
+            lines.extend(servers.update_lists(status.lists));
             lines.iter().for_each(|line| (self.print)(line));
             let parts = servers.parts();
             let all_are_ready = parts.iter().all(|part| part.is == PartState::Ready);
@@ -170,6 +171,8 @@ struct Servers {
     seen: Vec<(String, BackendState, u64)>,
     /// What standard error says of those that can't be used.
     said: BTreeMap<String, String>,
+    /// What it says is missing of the lists of others.
+    lists: Vec<(String, String)>,
 }
 
 impl Servers {
@@ -203,6 +206,14 @@ impl Servers {
             self.seen.push((name, state, since));
         }
         lines
+    }
+
+    /// This is missing of their lists now. Returns the lines that people have to be told.
+    fn update_lists(&mut self, now: Vec<(String, String)>) -> Vec<String> {
+        let former = std::mem::replace(&mut self.lists, now);
+        let new = self.lists.iter().filter(|one| !former.contains(one));
+        new.map(|(name, what)| format!("{name}: it {what}"))
+            .collect()
     }
 
     /// Them as parts of a session; as many as a status may have, first those that can't be used.

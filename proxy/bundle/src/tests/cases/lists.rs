@@ -180,26 +180,45 @@ async fn an_error_of_all_that_a_backend_lists_leaves_it_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_without_end_leaves_the_backend_out() {
+async fn a_list_ends_where_its_cursor_leads_nowhere_and_one_without_end_is_cut() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
     a.reply(
         "tools/list",
         Reply::Result(json!({"tools": [{"name": "x"}], "nextCursor": "0"})),
     );
-    b.tools(&["search"]);
+    let page = |n| vec![json!({"name": format!("t{n}")})];
+    b.pages(List::Tools, (0..1_002).map(page).collect());
     let world = World::of(&[&a, &b]).await;
-    assert!(
-        matches!(
-            world.state("a"),
-            BackendState::Failed(Failure {
-                code: FailureCode::Refused,
-                ..
-            })
-        ),
-        "{:?}",
-        world.state("a")
+    let names = world.names(List::Tools).await;
+    assert_eq!((&*names[0], names.len()), ("x", 1_001));
+    assert_eq!(
+        world.bundle.status().missing(),
+        ["The server \"b\" has more in tools/list than is listed (pages fetched: 1000)."]
     );
-    assert_eq!(world.names(List::Tools).await, ["search"]);
+    // What was cut may be whole the next time.
+    b.changes(List::Tools, &["search"]).await;
+    while world.names(List::Tools).await != ["x", "search"] {
+        world.told().await;
+    }
+    assert_eq!(world.bundle.status().missing(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_takes_too_long_is_cut() {
+    let (a, next) = (Fake::new("a"), Arc::new(Notify::new()));
+    a.tools(&["x"])
+        .reply("tools/list", Reply::When(next.clone()));
+    a.pages(
+        List::Tools,
+        vec![vec![json!({"name": "x"})], vec![json!({"name": "y"})]],
+    );
+    next.notify_one();
+    let world = World::of(&[&a]).await;
+    assert_eq!(world.names(List::Tools).await, ["x"]);
+    assert_eq!(
+        world.bundle.status().missing(),
+        ["The server \"a\" has more in tools/list than is listed (pages fetched: 1)."]
+    );
 }
 
 /// As in toolhive (`pkg/vmcp`): `aggregator` `ResourceAndTemplateDedup`,
