@@ -52,6 +52,7 @@ impl Backends {
             is_closed: watch::Sender::default(),
             told: Mutex::default(),
             replaced: Mutex::default(),
+            failed: Mutex::default(),
             keeping: tokio::sync::Mutex::default(),
             version: AtomicU64::new(0),
             tokens: Mutex::default(),

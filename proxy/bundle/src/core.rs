@@ -1,7 +1,7 @@
 //! What the tasks of a bundle share: its backends, the names of their tools and prompts, and
 //! which backend a call is for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -18,7 +18,7 @@ use crate::connection::{Answer, NoAnswer};
 use crate::names::{Names, Namespace, Origin};
 use crate::pipe::{BundleStore, Host, Receipt, Told};
 use crate::roots::Roots;
-use crate::status::{Failure, FailureCode, Status};
+use crate::status::{BackendState, FailedStart, Failure, FailureCode, Status};
 
 /// How often names are given again because another process has given some, before they are not
 /// remembered.
@@ -51,7 +51,9 @@ pub(crate) struct Core {
     /// Names that belonged to another server before. What a former process has remembered
     /// of these is not used.
     pub(crate) replaced: Mutex<BTreeSet<String>>,
-    /// Held while that is stored.
+    /// The backends that could not be used when they were started last.
+    pub(crate) failed: Mutex<BTreeMap<String, FailedStart>>,
+    /// Held while one of these is stored.
     pub(crate) keeping: tokio::sync::Mutex<()>,
     /// How often what is listed has changed.
     pub(crate) version: AtomicU64,
@@ -139,6 +141,16 @@ impl Core {
             .subscribe()
             .wait_for(|is_closed| *is_closed)
             .await;
+    }
+
+    /// Waits until each backend has had its turn, or need not be waited for.
+    pub(crate) async fn all_begun(&self) {
+        let mut states = self.states.subscribe();
+        let is_waiting = |backend: &Arc<Backend>| backend.state() == BackendState::NeverTried;
+        while self.backends().iter().any(is_waiting) {
+            // It can't fail: the sender is in this object.
+            let _ = states.changed().await;
+        }
     }
 
     /// Gives names to these backends, the first first.

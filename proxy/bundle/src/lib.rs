@@ -72,4 +72,4 @@ pub use mcp_sessiond_jsonrpc::owned::{Id, Message};
 pub use names::{Names, Style};
 pub use pipe::{BundleStore, End, Host, Pipe, Receipt, Source, Told, TrackedLine, WAITING};
 pub use server::BundleServer;
-pub use status::{BackendState, BundleState, Failure, FailureCode, Status};
+pub use status::{BackendState, BundleState, FailedStart, Failure, FailureCode, Status};

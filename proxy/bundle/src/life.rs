@@ -50,6 +50,13 @@ async fn run_attempts(core: &Arc<Core>, backend: &Arc<Backend>) {
         first
     };
     let mut pause = least;
+    // No host waits for one that has failed the last time, and none that is waited for waits for its
+    // slot.
+    if let Some(mut why) = core.failed_start(backend) {
+        why.message = format!("it failed at its last start: {}", why.message);
+        backend.set(BackendState::Failed(why), None);
+        core.all_begun().await;
+    }
     loop {
         match try_once(core, backend).await {
             Ok((live, forwarding)) => {
@@ -75,6 +82,8 @@ async fn run_attempts(core: &Arc<Core>, backend: &Arc<Backend>) {
             Err(failure) => {
                 let failure = failure.without_name(backend.name());
                 pause = pause.max(first);
+                // Before the host is told of it.
+                core.note_start(backend, Some(&failure)).await;
                 backend.set(BackendState::Failed(failure), None);
             }
         }
@@ -148,6 +157,7 @@ async fn try_once(
             let live = Arc::new(live);
             let was_settled = core.is_settled();
             core.give_names(backend.name(), &live).await;
+            core.note_start(backend, None).await;
             let _ = tokio::time::timeout_at(until, core.replay(backend, &live)).await;
             if !live.connection.is_over() {
                 backend.set(BackendState::Ready, Some(live.clone()));

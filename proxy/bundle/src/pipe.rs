@@ -10,7 +10,7 @@ use mcp_sessiond_jsonrpc::object::Object;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use crate::status::Failure;
+use crate::status::{FailedStart, Failure};
 
 /// Messages that may wait in a channel. A full one keeps its sender waiting, and nothing is
 /// dropped.
@@ -191,7 +191,8 @@ impl Told {
     }
 }
 
-/// Where the names of tools and prompts are stored. Several processes may do so at once.
+/// Where the names of tools and prompts are stored, and which servers have failed. Several processes
+/// may do so at once.
 pub trait BundleStore: Send + Sync {
     /// What was stored last.
     fn load(&self) -> BoxFuture<'_, crate::Names>;
@@ -199,6 +200,16 @@ pub trait BundleStore: Send + Sync {
     /// Stores these, unless another process has stored others since this one has loaded or
     /// saved: then those are returned.
     fn save(&self, names: crate::Names) -> BoxFuture<'_, Option<crate::Names>>;
+
+    /// The servers that could not be used when they were started last, by name.
+    fn failed(&self) -> BoxFuture<'_, BTreeMap<String, FailedStart>> {
+        Box::pin(std::future::ready(BTreeMap::new()))
+    }
+
+    /// Stores these. Of several processes the last one counts.
+    fn keep_failed(&self, _: BTreeMap<String, FailedStart>) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// What the host has sent a former process of this session.
     fn told(&self) -> BoxFuture<'_, Told> {

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Why a backend can't be used.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
     /// What kind of failure it is.
@@ -50,8 +50,17 @@ impl Failure {
     }
 }
 
+/// Why a backend could not be used when it was started last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedStart {
+    /// What it was, as [`Source::identity`](crate::Source::identity) has it.
+    pub identity: Option<String>,
+    /// Why.
+    pub why: Failure,
+}
+
 /// What kind of failure it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureCode {
     /// There is no such program, or it may not be run; or the address is invalid.

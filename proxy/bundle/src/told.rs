@@ -1,5 +1,6 @@
-//! What the host has told its backends: the level of their logs, and subscriptions. It is
-//! stored, and sent again to a backend that is started again.
+//! What is stored beside names. What the host has told its backends: the level of their logs, and
+//! subscriptions; it is sent again to a backend that is started again. And which backends could not
+//! be used: the next host does not wait for these.
 
 use std::collections::BTreeSet;
 
@@ -13,19 +14,53 @@ use crate::call::{Call, Target};
 use crate::connection::Answer;
 use crate::core::Core;
 use crate::pipe::{Receipt, Told};
+use crate::status::{FailedStart, Failure};
 
 impl Core {
     /// Loads what was stored.
     pub(crate) async fn load_names(&self) {
         let load = || async {
-            let (names, told) = tokio::join!(self.memory.load(), self.memory.told());
+            let memory = &self.memory;
+            let (names, told, failed) = tokio::join!(memory.load(), memory.told(), memory.failed());
             if let Some(unsettled) = &mut *lock(&self.unsettled) {
                 unsettled.clone_from(&names);
             }
             (*lock(&self.names), *lock(&self.told)) = (names, told);
+            *lock(&self.failed) = failed;
             self.forget_replaced(&lock(&self.replaced));
         };
         self.loaded.get_or_init(load).await;
+    }
+
+    /// Why a backend could not be used when it was started last.
+    pub(crate) fn failed_start(&self, backend: &Backend) -> Option<Failure> {
+        let failed = lock(&self.failed).get(backend.name()).cloned();
+        failed
+            .filter(|failed| failed.identity == backend.source.identity())
+            .map(|failed| failed.why)
+    }
+
+    /// Stores whether a backend can be used that was started.
+    pub(crate) async fn note_start(&self, backend: &Backend, why: Option<&Failure>) {
+        if self.failed_start(backend).as_ref() == why {
+            return;
+        }
+        let _turn = self.keeping.lock().await;
+        let failed = {
+            let name = backend.name().to_owned();
+            let mut failed = lock(&self.failed);
+            match why.cloned() {
+                Some(why) => {
+                    let identity = backend.source.identity();
+                    drop(failed.insert(name, FailedStart { identity, why }));
+                }
+                None => drop(failed.remove(&name)),
+            }
+            let is_there = |name: &str| self.backends().iter().any(|now| now.name() == name);
+            failed.retain(|name, _| is_there(name));
+            failed.clone()
+        };
+        self.memory.keep_failed(failed).await;
     }
 
     /// Forgets what was told to the former servers of these names.

@@ -1,12 +1,13 @@
 //! What the next process has to know of a session's bundle, in the session's state: its era, and
 //! what the host has told its servers.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use mcp_sessiond_bundle::{BundleStore, Names, Told};
+use mcp_sessiond_bundle::{BundleStore, FailedStart, Names, Told};
 use mcp_sessiond_client::{RequestId, Session, SessionError};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
@@ -110,6 +111,20 @@ impl BundleStore for SessionMemory {
         match &self.names {
             Some(names) => names.save(given),
             None => std::future::ready(None).boxed(),
+        }
+    }
+
+    fn failed(&self) -> BoxFuture<'_, BTreeMap<String, FailedStart>> {
+        match &self.names {
+            Some(names) => names.failed(),
+            None => std::future::ready(BTreeMap::new()).boxed(),
+        }
+    }
+
+    fn keep_failed(&self, failed: BTreeMap<String, FailedStart>) -> BoxFuture<'_, ()> {
+        match &self.names {
+            Some(names) => names.keep_failed(failed),
+            None => std::future::ready(()).boxed(),
         }
     }
 

@@ -271,6 +271,10 @@ impl Source for Backend {
         &self.server.name
     }
 
+    fn identity(&self) -> Option<String> {
+        self.server.keeper_name().map(|name| name.to_string())
+    }
+
     fn open(&self) -> BoxFuture<'_, Result<Pipe, Failure>> {
         Box::pin(async {
             let launch = self.server.launch.clone();

@@ -1,14 +1,16 @@
-//! Where the names are remembered by which the tools and prompts of several servers are listed: in
-//! the daemon, by the file that has the servers. So they are the same for every host, and after a
-//! restart of everything.
+//! Where the names are remembered by which the tools and prompts of several servers are listed, and
+//! which servers could not be used: in the daemon, by the file that has the servers. So they are the
+//! same for every host, and after a restart of everything.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use mcp_sessiond_bundle::{BundleStore, Names};
-use mcp_sessiond_client::{Json, Options, SessionError, StateVersion};
+use mcp_sessiond_bundle::{BundleStore, FailedStart, Names};
+use mcp_sessiond_client::{Json, Options, SessionError, StateKey, StateVersion};
 use mcp_sessiond_proto::Error;
+use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::daemon_value::{DAEMON_WAIT, DaemonValue};
@@ -19,6 +21,9 @@ const SERVICE: &str = "names-of-servers";
 /// The key of the names.
 const KEY: &str = "names";
 
+/// The key of the servers that could not be used.
+const FAILED: &str = "failed";
+
 /// Names that nobody has used for so long are forgotten.
 const IDLE: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
@@ -26,6 +31,7 @@ const IDLE: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 #[derive(Debug)]
 pub(super) struct NameMemory {
     slot: DaemonValue,
+    failed: StateKey,
     /// Of what was read or written last.
     version: Mutex<StateVersion>,
 }
@@ -36,17 +42,38 @@ impl NameMemory {
         let slot = DaemonValue::new(SERVICE, list, KEY, IDLE, options)?;
         Some(Self {
             slot,
+            failed: FAILED.parse().ok()?,
             version: Mutex::new(StateVersion(0)),
         })
     }
 
-    async fn read(&self) -> Result<Names, SessionError> {
-        let entry = self.slot.session().await?.entry(&self.slot.key).await?;
-        self.is_at(entry.version);
-        Ok(entry
+    async fn entry<T: DeserializeOwned + Default>(
+        &self,
+        key: &StateKey,
+    ) -> Result<(T, StateVersion), SessionError> {
+        let entry = self.slot.session().await?.entry(key).await?;
+        let value = entry
             .value
-            .and_then(|json| serde_json::from_str(json.as_str()).ok())
-            .unwrap_or_default())
+            .and_then(|json| serde_json::from_str(json.as_str()).ok());
+        Ok((value.unwrap_or_default(), entry.version))
+    }
+
+    async fn read(&self) -> Result<Names, SessionError> {
+        let (names, version) = self.entry(&self.slot.key).await?;
+        self.is_at(version);
+        Ok(names)
+    }
+
+    async fn write_failed(
+        &self,
+        failed: &BTreeMap<String, FailedStart>,
+    ) -> Result<(), SessionError> {
+        let text = serde_json::to_string(failed).unwrap_or_default();
+        let Ok(json) = Json::new(text) else {
+            return Ok(());
+        };
+        let session = self.slot.session().await?;
+        session.set(&self.failed, &json).await.map(drop)
     }
 
     fn is_at(&self, version: StateVersion) {
@@ -95,6 +122,21 @@ impl BundleStore for NameMemory {
                 .ok()
                 .and_then(Result::ok)
                 .flatten()
+        })
+    }
+
+    fn failed(&self) -> BoxFuture<'_, BTreeMap<String, FailedStart>> {
+        Box::pin(async {
+            let read = timeout(DAEMON_WAIT, self.entry(&self.failed)).await;
+            let read = read.ok().and_then(Result::ok);
+            read.map(|(failed, _)| failed).unwrap_or_default()
+        })
+    }
+
+    fn keep_failed(&self, failed: BTreeMap<String, FailedStart>) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            // Without it the next host waits for these once more.
+            let _ = timeout(DAEMON_WAIT, self.write_failed(&failed)).await;
         })
     }
 }

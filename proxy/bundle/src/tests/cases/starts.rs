@@ -424,6 +424,39 @@ async fn names_come_back_from_memory_before_a_backend_is_up() {
     assert_eq!(second.names(List::Tools).await, ["search", "b_search"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn one_that_has_failed_keeps_nobody_waiting_the_next_time() {
+    let memory = Arc::new(Remembered::default());
+    let (a, b) = (Fake::new("a"), Fake::new("b"));
+    a.opening(Opening::Fails(missing())).tools(&["find"]);
+    b.tools(&["search"]);
+    let start = || World::start(&[&a, &b], settings(), memory.clone());
+    start().bundle.ready().await;
+    let until = Arc::new(Notify::new());
+    a.opening(Opening::Hangs(until.clone()));
+    let world = start();
+    let began = Instant::now();
+    world.bundle.ready().await;
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    let BackendState::Failed(failure) = world.state("a") else {
+        panic!("it is used")
+    };
+    let why = "it failed at its last start: there is no program gone-mcp";
+    assert_eq!(
+        (failure.code, &*failure.message),
+        (FailureCode::NotFound, why)
+    );
+    until.notify_one();
+    while world.names(List::Tools).await != ["find", "search"] {
+        world.told().await;
+    }
+    // It is waited for again.
+    a.opening(Opening::Hangs(until));
+    let (world, began) = (start(), Instant::now());
+    world.bundle.ready().await;
+    assert_eq!(began.elapsed(), settings().init_timeout);
+}
+
 /// As in toolhive (`pkg/vmcp`): `session/default_session_test.go` `ErrNoBackendClient`.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_remembered_leads_to_a_backend_that_is_missing_and_the_error_says_so() {

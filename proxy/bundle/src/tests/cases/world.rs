@@ -1,5 +1,6 @@
 //! A host that remembers what it hears, and a bundle between it and backends in this process.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,9 +24,9 @@ impl Host for Ears {
     }
 }
 
-/// Names that outlive a bundle. One bundle at a time has it.
+/// What outlives a bundle. One bundle at a time has it.
 #[derive(Default)]
-pub(super) struct Remembered(Mutex<Names>);
+pub(super) struct Remembered(Mutex<Names>, Mutex<BTreeMap<String, FailedStart>>);
 
 impl BundleStore for Remembered {
     fn load(&self) -> BoxFuture<'_, Names> {
@@ -37,6 +38,14 @@ impl BundleStore for Remembered {
             *lock(&self.0) = names;
             None
         })
+    }
+
+    fn failed(&self) -> BoxFuture<'_, BTreeMap<String, FailedStart>> {
+        Box::pin(async { lock(&self.1).clone() })
+    }
+
+    fn keep_failed(&self, failed: BTreeMap<String, FailedStart>) -> BoxFuture<'_, ()> {
+        Box::pin(async move { *lock(&self.1) = failed })
     }
 }
 
