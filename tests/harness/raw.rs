@@ -44,13 +44,19 @@ impl Raw {
     /// # Panics
     /// When it can't be told.
     pub fn say(&self, line: &str) {
+        self.say_bytes(line.as_bytes());
+    }
+
+    /// The same of bytes.
+    ///
+    /// # Panics
+    /// When it can't be told.
+    pub fn say_bytes(&self, line: &[u8]) {
         let mut control = std::fs::OpenOptions::new()
             .write(true)
             .open(&self.control)
             .expect("its FIFO");
-        control
-            .write_all(format!("{line}\n").as_bytes())
-            .expect("told");
+        control.write_all(&[line, b"\n"].concat()).expect("told");
     }
 
     /// Every line that it has read.

@@ -4,6 +4,7 @@ mod apart;
 mod file;
 mod kills;
 mod lazy;
+mod odd;
 mod parts;
 mod starts;
 

@@ -11,7 +11,7 @@ use crate::world;
 const NAMES: [&str; 4] = ["ok", "hangs", "refuses", "dead"];
 
 /// Answers everything with an error.
-const REFUSES: &str = r#"while read -r line; do
+pub(super) const REFUSES: &str = r#"while read -r line; do
   id=${line#*\"id\":}; id=${id%%,*}; id=${id%%\}*}
   case $line in *\"id\"*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"no licence"}}\n' "$id";; esac
 done"#;
