@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use mcp_sessiond_jsonrpc::error::RpcError;
 use mcp_sessiond_jsonrpc::object::Object;
@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::call::{Item, List};
 use crate::connection::Connection;
+use crate::lock::lock;
 use crate::pace::Pace;
 use crate::pages::{Page, Pages, behind};
 use crate::pipe::{End, Source};
@@ -56,10 +57,6 @@ pub(crate) struct LiveBackend {
     paces: Mutex<BTreeMap<&'static str, Pace>>,
     /// URIs that the host has subscribed to.
     pub(crate) subscriptions: Mutex<BTreeSet<String>>,
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Backend {

@@ -9,12 +9,13 @@ use mcp_sessiond_jsonrpc::owned::{Id, Message};
 use tokio::sync::{OnceCell, Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::backend::{Backend, lock};
+use crate::backend::Backend;
 use crate::bundle::{Bundle, Error, Handshake, Settings};
 use crate::call::{Call, Item, List, Target};
 use crate::connection::Answer;
 use crate::core::{CallGuard, Core};
 use crate::life;
+use crate::lock::lock;
 use crate::names::{Names, Namespace, Origin};
 use crate::pipe::{BundleStore, Host, Source};
 use crate::roots::Roots;

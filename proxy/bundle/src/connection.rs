@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
-use crate::backend::lock;
+use crate::lock::lock;
 use crate::pipe::{Receipt, TrackedLine};
 
 /// Ids of our own requests begin with this, so that an answer which comes late is not taken for one

@@ -11,10 +11,11 @@ use mcp_sessiond_jsonrpc::object::Object;
 use mcp_sessiond_jsonrpc::owned::{Id, Message};
 use tokio::sync::{OnceCell, Semaphore, watch};
 
-use crate::backend::{Backend, LiveBackend, lock};
+use crate::backend::{Backend, LiveBackend};
 use crate::bundle::{Error, Handshake, Settings};
 use crate::call::{Call, Item, List, Target, matches};
 use crate::connection::{Answer, NoAnswer};
+use crate::lock::lock;
 use crate::names::{Names, Namespace, Origin};
 use crate::pipe::{BundleStore, Host, Receipt, Told};
 use crate::roots::Roots;
@@ -143,10 +144,12 @@ impl Core {
             .await;
     }
 
-    /// Waits until each backend has had its turn, or need not be waited for.
+    /// Waits until each backend has had its turn but those that could not be used the last time.
     pub(crate) async fn all_begun(&self) {
         let mut states = self.states.subscribe();
-        let is_waiting = |backend: &Arc<Backend>| backend.state() == BackendState::NeverTried;
+        let is_waiting = |backend: &Arc<Backend>| {
+            backend.state() == BackendState::NeverTried && self.failed_start(backend).is_none()
+        };
         while self.backends().iter().any(is_waiting) {
             // It can't fail: the sender is in this object.
             let _ = states.changed().await;

@@ -22,8 +22,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::backend::lock;
 use crate::bundle::Handshake;
+use crate::lock::lock;
 use crate::pages::{Page, Pages, behind};
 use crate::pipe::{End, Pipe, Source, TrackedLine, WAITING};
 use crate::status::{Failure, FailureCode};

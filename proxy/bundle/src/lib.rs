@@ -49,6 +49,7 @@ mod core;
 pub mod decorate;
 pub mod lazy;
 mod life;
+mod lock;
 pub mod names;
 mod pace;
 mod pages;

@@ -10,10 +10,11 @@ use mcp_sessiond_jsonrpc::owned::{Id, Message};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use crate::backend::{Backend, LiveBackend, exited_early, lock};
+use crate::backend::{Backend, LiveBackend, exited_early};
 use crate::call::List;
 use crate::connection::Connection;
 use crate::core::Core;
+use crate::lock::lock;
 use crate::pipe::{Pipe, Receipt};
 use crate::refresh::{refresh, spawn_retry};
 use crate::roots::ROOTS;
@@ -22,6 +23,10 @@ use crate::status::{BackendState, Failure, FailureCode};
 /// How long a backend must run before it counts as stable, and is started again at once when it
 /// is lost.
 const STABLE: Duration = Duration::from_secs(10);
+
+/// How long a host waits for a backend that could not be used the last time: one that can be used again
+/// is there by then, which hosts need that do not list twice.
+pub(crate) const FAILED_WAIT: Duration = Duration::from_secs(1);
 
 /// Starts a backend again and again, until it is removed.
 pub(crate) async fn run(core: Arc<Core>, backend: Arc<Backend>) {
@@ -50,15 +55,25 @@ async fn run_attempts(core: &Arc<Core>, backend: &Arc<Backend>) {
         first
     };
     let mut pause = least;
-    // No host waits for one that has failed the last time, and none that is waited for waits for its
-    // slot.
-    if let Some(mut why) = core.failed_start(backend) {
-        why.message = format!("it failed at its last start: {}", why.message);
-        backend.set(BackendState::Failed(why), None);
+    let mut failed = core.failed_start(backend);
+    if failed.is_some() {
+        // None that is waited for longer waits for its slot.
         core.all_begun().await;
     }
     loop {
-        match try_once(core, backend).await {
+        let mut trying = std::pin::pin!(try_once(core, backend));
+        let tried = match failed.take() {
+            None => trying.await,
+            Some(mut why) => match tokio::time::timeout(FAILED_WAIT, &mut trying).await {
+                Ok(tried) => tried,
+                Err(_) => {
+                    why.message = format!("it failed at its last start: {}", why.message);
+                    backend.set(BackendState::Failed(why), None);
+                    trying.await
+                }
+            },
+        };
+        match tried {
             Ok((live, forwarding)) => {
                 let began = tokio::time::Instant::now();
                 // The task ends with the connection.

@@ -8,8 +8,8 @@ use mcp_sessiond_jsonrpc::owned::{Id, Message, Outcome};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::backend::lock;
 use crate::connection::push;
+use crate::lock::lock;
 
 /// The request for them.
 pub(crate) const ROOTS: &str = "roots/list";

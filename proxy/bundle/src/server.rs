@@ -12,10 +12,11 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::backend::{VERSIONS, lock};
+use crate::backend::VERSIONS;
 use crate::bundle::{Bundle, Error, Handshake};
 use crate::call::{Call, List};
 use crate::connection::Answer;
+use crate::lock::lock;
 use crate::pipe::{Host, Receipt, TrackedLine};
 
 /// Messages of backends that wait until the host was answered its `initialize`. Later ones keep

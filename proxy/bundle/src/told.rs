@@ -8,11 +8,12 @@ use futures::future::{OptionFuture, join_all};
 use mcp_sessiond_jsonrpc::object::{Object, raw};
 use tokio::time::timeout;
 
-use crate::backend::{Backend, LiveBackend, lock};
+use crate::backend::{Backend, LiveBackend};
 use crate::bundle::Error;
 use crate::call::{Call, Target};
 use crate::connection::Answer;
 use crate::core::Core;
+use crate::lock::lock;
 use crate::pipe::{Receipt, Told};
 use crate::status::{FailedStart, Failure};
 

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 
-use crate::backend::lock;
 use crate::bundle::{Bundle, Error};
 use crate::call::{Item, List};
 use crate::decorate::Decorator;
+use crate::lock::lock;
 
 /// A list, and the version that it was made at.
 type CachedList = (u64, Arc<[Item]>);

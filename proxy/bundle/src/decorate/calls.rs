@@ -10,11 +10,11 @@ use mcp_sessiond_jsonrpc::object::Object;
 use mcp_sessiond_jsonrpc::owned::{Id, Message};
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::backend::lock;
 use crate::bundle::{Bundle, Error};
 use crate::call::Call;
 use crate::connection::Answer;
 use crate::decorate::{Calls, Decorator, concerns, setting_name};
+use crate::lock::lock;
 
 /// Calls that wait. Each holds its arguments; a host that has so many open does not look at their
 /// answers.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::world::{Made, Start, World, call};
-use crate::backend::lock;
 use crate::decorate::{CallEnd, CallEntry, CallLog};
+use crate::lock::lock;
 use crate::names::{Namespace, Origin};
 use crate::*;
 

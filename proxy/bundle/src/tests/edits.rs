@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::world::{Made, World};
-use crate::backend::lock;
+use crate::lock::lock;
 use crate::*;
 
 /// A session whose processes follow each other.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use futures::future::BoxFuture;
 
 use super::world::World;
-use crate::backend::lock;
+use crate::lock::lock;
 use crate::*;
 
 /// Remembers names as the daemon does: only if nobody else has done so since.

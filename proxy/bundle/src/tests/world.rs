@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
-use crate::backend::lock;
+use crate::lock::lock;
 use crate::*;
 
 /// What a server does when it is started.

@@ -10,7 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, watch};
 
-use crate::backend::lock;
+use crate::lock::lock;
 use crate::*;
 
 /// What a backend does when it is opened.

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 pub(super) use super::fake::{Fake, Opening, Reply, parsed, raw_of};
-use crate::backend::lock;
+use crate::lock::lock;
 use crate::*;
 
 /// A host that remembers what it hears.

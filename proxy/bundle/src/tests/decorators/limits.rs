@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{decorated, two};
-use crate::backend::lock;
 use crate::decorate::{CallEnd, CallLog};
+use crate::lock::lock;
 use crate::*;
 
 /// Lets everybody who can go on do so: the clock is paused, and goes on only once all of them wait.
