@@ -109,10 +109,11 @@ fn a_backend_is_known_by_more_than_its_pid() {
 fn a_backend_whose_session_has_lost_its_leader_is_killed() {
     let gone = Stays::start("").end();
     let mut forked = Stays::start("setsid() or die; exit if fork");
+    let _input = forked.0.stdin.take();
     forked.0.wait().expect("the launcher has ended");
     let backend = forked.1.id();
     let session = process::session_of(&forked.1).expect("known");
-    assert_ne!(session, Some(backend.pid));
+    assert_eq!(session, Some(forked.0.id()));
     assert_eq!(
         kill_left_over(gone, Some(backend), true).expect("looked"),
         1
