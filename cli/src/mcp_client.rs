@@ -209,7 +209,7 @@ impl McpClient {
             if cursors.len() + 1 >= PAGES_MAX {
                 let name = &self.name;
                 warn(format_args!(
-                    "{name} has more in tools/list than is listed (pages fetched: {PAGES_MAX})"
+                    "{name} has more in tools/list than is listed: it was cut after page {PAGES_MAX}"
                 ));
                 return Ok(tools);
             }

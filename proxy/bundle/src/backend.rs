@@ -291,7 +291,7 @@ impl LiveBackend {
         let cut = lock(&self.cut).clone();
         let cut = cut.into_iter().map(|(list, pages)| {
             let method = list.method();
-            format!("has more in {method} than is listed (pages fetched: {pages})")
+            format!("has more in {method} than is listed: it was cut after page {pages}")
         });
         refused.chain(cut).collect()
     }

@@ -193,7 +193,7 @@ async fn a_list_ends_where_its_cursor_leads_nowhere_and_one_without_end_is_cut()
     assert_eq!((&*names[0], names.len()), ("x", 1_001));
     assert_eq!(
         world.bundle.status().missing(),
-        ["The server \"b\" has more in tools/list than is listed (pages fetched: 1000)."]
+        ["The server \"b\" has more in tools/list than is listed: it was cut after page 1000."]
     );
     // What was cut may be whole the next time.
     b.changes(List::Tools, &["search"]).await;
@@ -217,7 +217,7 @@ async fn a_list_that_takes_too_long_is_cut() {
     assert_eq!(world.names(List::Tools).await, ["x"]);
     assert_eq!(
         world.bundle.status().missing(),
-        ["The server \"a\" has more in tools/list than is listed (pages fetched: 1)."]
+        ["The server \"a\" has more in tools/list than is listed: it was cut after page 1."]
     );
 }
 
