@@ -266,10 +266,11 @@ fn keeper() -> impl Strategy<Value = (Option<BackendOf>, KeeperRecord)> {
                     inode: Some(u64::MAX),
                 };
                 let session: SessionId = id.parse().expect("an id");
-                let whose = is_held.then(|| match service {
+                let whose = match service {
                     Some(service) => BackendOf::Service((service, session)),
                     None => BackendOf::Session(session),
-                });
+                };
+                let whose = is_held.then_some(whose);
                 let (name, of) = (KeeperName(name), of.map(|of| of.parse().expect("a name")));
                 (
                     whose,
