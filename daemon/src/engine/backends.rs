@@ -1,5 +1,5 @@
-//! Keepers and their backends: those of hosts' sessions, and what both kinds have in common.
-//! `services` has those of services.
+//! Keepers and their backends, of hosts' sessions and of services'. `services` has what services alone
+//! have.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
