@@ -196,7 +196,7 @@ impl Engine {
         // It may have claimed again meanwhile, and given up what that has brought.
         if awaited.by_nobody() {
             return Err(Error::Unavailable {
-                sentence: "whoever has sent this claim no longer waits for it".into(),
+                sentence: "the process that sent this claim no longer waits for it".into(),
                 retry_after_ms: 0,
             });
         }
