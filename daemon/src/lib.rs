@@ -5,7 +5,8 @@
 //! - [`run`]: a daemon's life, from its configuration to the last drained call. [`config`]: the
 //!   settings. [`logging`]: where log lines go.
 //! - [`rpc`]: connections, and the table of RPCs: method, class, histogram and who carries it out.
-//!   [`connections`]: how many there are, and how many each process may have.
+//!   [`connections`]: how many there are, and how many each process may have. [`awaited`]: whether
+//!   somebody still waits for a call.
 //! - [`engine`]: the registry with the processes, the records and the token files as one. It tells
 //!   the registry facts in one order, and carries out its effects.
 //! - [`ledger`]: `sessions.db`, the registry's memory. [`tokens`]: the token files. [`keepers`]:

@@ -211,30 +211,29 @@ impl Database {
     /// # Errors
     /// [`Failure`], when that can't be done.
     pub fn ready(&mut self) -> Result<&mut Connection, Failure> {
-        match self.files.state() {
-            State::InPlace => {}
-            State::Short(len) => self.lengthen(len)?,
-            State::Gone => self.make_again()?,
-            State::Replaced => {
-                let path = self.files.path.display();
-                let sentence = format!(
-                    "another file has replaced {path}; restart the daemon to go on with that one"
-                );
-                return Err(Failure {
-                    sentence,
-                    is_full: false,
-                });
+        let path = self.files.path.display();
+        let sentence = match self.files.state() {
+            State::InPlace => None,
+            State::Short(len) => {
+                self.lengthen(len)?;
+                None
             }
-            State::Elsewhere => {
-                let path = self.files.path.display();
-                let sentence = format!(
-                    "the directory of {path} was removed or replaced; restart the daemon to go on with what is there now"
-                );
-                return Err(Failure {
-                    sentence,
-                    is_full: false,
-                });
+            State::Gone => {
+                self.make_again()?;
+                None
             }
+            State::Replaced => Some(format!(
+                "another file has replaced {path}; restart the daemon to go on with that one"
+            )),
+            State::Elsewhere => Some(format!(
+                "the directory of {path} was removed or replaced; restart the daemon to go on with what is there now"
+            )),
+        };
+        if let Some(sentence) = sentence {
+            return Err(Failure {
+                sentence,
+                is_full: false,
+            });
         }
         if self.connection.is_none() {
             self.open()?;
