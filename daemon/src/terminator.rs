@@ -264,7 +264,8 @@ fn kill_left_over(
 /// keeper's pid is that of its own session if its exit was seen just now and nobody has the pid
 /// again, or if the backend, which is known among all processes, is a member. A backend that has left
 /// its keeper's session leads one, or is in one whose leader is gone, as a process that was forked
-/// twice: nobody else's terminal is like that.
+/// twice. Other people's sessions lose their leaders, too, as that of a shell that has ended: theirs
+/// have members who were there before the keeper.
 fn sessions_of(
     keeper: ProcessId,
     backend: Option<ProcessId>,
@@ -280,11 +281,22 @@ fn sessions_of(
         .flatten();
     if let Some(backend) = backend
         && let Some(session) = process::session_of(&backend)?
-        && ([keeper.pid, backend.id().pid].contains(&session) || !process::is_taken(session)?)
+        && ([keeper.pid, backend.id().pid].contains(&session) || is_left_behind(session, keeper)?)
     {
         sessions.insert(session);
     }
     Ok(sessions)
+}
+
+/// Whether a session's leader is gone, and all its members are younger than the keeper.
+fn is_left_behind(session: u32, keeper: ProcessId) -> io::Result<bool> {
+    // 0: its leader is outside of our PID namespace (pid_namespaces(7)).
+    if session == 0 || process::is_taken(session)? {
+        return Ok(false);
+    }
+    let members = process::session_members(session)?;
+    let is_younger = |member: &PinnedProcess| member.id().start >= keeper.start;
+    Ok(members.iter().all(is_younger))
 }
 
 #[cfg(test)]
