@@ -27,7 +27,7 @@ use mcp_sessiond_process::{ProcessId, StartTime, Table};
 use mcp_sessiond_proto::Lock as _;
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::{Error, Loss};
-use mcp_sessiond_registry::{Effect, Millis, Registry, TokenFile};
+use mcp_sessiond_registry::{Effect, Millis, RecordKey, Registry, TokenFile};
 use tokio::sync::{Notify, mpsc};
 
 use crate::config::{Config, Loaded};
@@ -281,8 +281,8 @@ impl Engine {
                 }
                 recorded => {
                     match &recorded {
-                        Effect::DropClaimant(process) => state.unwatch(process),
-                        Effect::DropOwner(host) => {
+                        Effect::Drop(RecordKey::Claimant(process)) => state.unwatch(process),
+                        Effect::Drop(RecordKey::Owner(host)) => {
                             state.key_churn.forget(*host);
                             let _ = self.dropped.send(Dropped::Owner(self.owner(*host)));
                         }

@@ -15,16 +15,23 @@ use std::time::Duration;
 
 use mcp_sessiond_process::fault;
 use mcp_sessiond_proto::Error;
-use mcp_sessiond_registry::{Effect, Snapshot};
+use mcp_sessiond_registry::{Effect, Records};
 use rusqlite::Connection;
 
 use crate::writer::{
     self, Database, Failure, Files, RETRY, Rest, Stalled, Urgency, Writer, may_be_full,
 };
 use ballast::Ballast;
+use schema::State;
 
 /// The name of the database in the runtime directory.
 pub(crate) const FILE: &str = "sessions.db";
+
+/// The name of one that can't be used, for whoever wants to know why.
+const SET_ASIDE: &str = "sessions.db.set-aside";
+
+/// Why the records of a former boot are discarded.
+const REBOOTED: &str = "it is from before the last reboot";
 
 /// How long a caller waits for a commit at most: a host waits for it, and a disk may hang.
 const KEPT_WAIT: Duration = Duration::from_secs(1);
@@ -67,7 +74,7 @@ pub struct Opened {
     /// The ledger.
     pub ledger: Ledger,
     /// What a former daemon of this boot left.
-    pub snapshot: Snapshot,
+    pub records: Records,
     /// Why what was there was discarded, where it was.
     pub discarded: Option<String>,
 }
@@ -76,7 +83,7 @@ impl Opened {
     /// Why the records of a former daemon are lost. That they are discarded after a reboot is no
     /// loss: no process of theirs lives any more.
     pub fn lost(&self) -> Option<String> {
-        self.discarded.clone().filter(|why| why != schema::REBOOTED)
+        self.discarded.clone().filter(|why| why != REBOOTED)
     }
 }
 
@@ -92,8 +99,8 @@ impl Ledger {
         std::fs::symlink_metadata(directory.join(FILE)).is_ok()
     }
 
-    /// Opens the database in a runtime directory. What is from before a reboot, or can't be read,
-    /// is discarded: losing a session is acceptable, resuming the wrong one is not.
+    /// Opens the database in a runtime directory. What is from before a reboot is discarded, and what
+    /// can't be read is set aside: losing a session is acceptable, resuming the wrong one is not.
     ///
     /// Where the disk is too full for even an empty one, it is made when there is room.
     ///
@@ -112,14 +119,14 @@ impl Ledger {
             }
         };
         let watched = |connection| Database::new(&path, connection, schema::set_up);
-        let opened = opened.and_then(|(connection, snapshot, discarded)| {
-            Ok((watched(connection)?, snapshot, discarded))
+        let opened = opened.and_then(|(connection, records, discarded)| {
+            Ok((watched(connection)?, records, discarded))
         });
-        let (mut database, snapshot, discarded) = match opened {
-            Ok((database, snapshot, discarded)) => (Some(database), snapshot, discarded),
+        let (mut database, records, discarded) = match opened {
+            Ok((database, records, discarded)) => (Some(database), records, discarded),
             Err(error) if !is_there && Failure::of(&error, directory).is_full => {
                 remove(directory);
-                (None, Snapshot::default(), None)
+                (None, Records::default(), None)
             }
             Err(error) => return Err(LedgerError::Database { path, error }),
         };
@@ -167,7 +174,7 @@ impl Ledger {
         let writer = Writer::start(FILE, commit).map_err(LedgerError::Thread)?;
         Ok(Opened {
             ledger: Self { writer, files },
-            snapshot,
+            records,
             discarded,
         })
     }
@@ -257,27 +264,53 @@ fn find(
     directory: &Path,
     boot: &str,
     was_there: bool,
-) -> rusqlite::Result<(Connection, Snapshot, Option<String>)> {
+) -> rusqlite::Result<(Connection, Records, Option<String>)> {
     let path = directory.join(FILE);
-    match schema::open(&path, boot, was_there) {
-        Ok((connection, schema::State::Current(snapshot))) => Ok((connection, *snapshot, None)),
-        Ok((connection, schema::State::Empty)) => Ok((connection, Snapshot::default(), None)),
-        Ok((connection, schema::State::Discarded(why))) => {
-            Ok((connection, Snapshot::default(), Some(why)))
+    let (emptied, why) = match schema::open(&path, boot) {
+        Ok((connection, State::Current(records))) => return Ok((connection, *records, None)),
+        Ok((connection, State::Empty)) => (Some(connection), None),
+        Ok((connection, State::Rebooted)) => {
+            drop(connection);
+            remove(directory);
+            (None, Some(REBOOTED.to_owned()))
+        }
+        Ok((connection, State::Other(version))) => {
+            drop(connection);
+            set_aside(directory);
+            let ours = schema::VERSION;
+            let why = format!("its version is {version}, and this daemon's is {ours}");
+            (None, Some(why))
         }
         Err(error) if schema::is_damage(&error) => {
-            remove(directory);
-            let (connection, _) = schema::open(&path, boot, true)?;
-            Ok((connection, Snapshot::default(), Some(error.to_string())))
+            set_aside(directory);
+            (None, Some(error.to_string()))
         }
         // A temporary error says nothing about the records.
-        Err(error) => Err(error),
+        Err(error) => return Err(error),
+    };
+    let mut connection = match emptied {
+        Some(connection) => connection,
+        None => schema::open(&path, boot)?.0,
+    };
+    let is_lost = why.as_ref().map_or(was_there, |why| why != REBOOTED);
+    schema::create(&mut connection, boot, is_lost)?;
+    Ok((connection, Records::default(), why))
+}
+
+/// The files of the database, by what is behind its name.
+const SUFFIXES: [&str; 3] = ["", "-wal", "-shm"];
+
+fn remove(directory: &Path) {
+    for suffix in SUFFIXES {
+        let _ = std::fs::remove_file(directory.join(format!("{FILE}{suffix}")));
     }
 }
 
-fn remove(directory: &Path) {
-    for suffix in ["", "-wal", "-shm"] {
-        let _ = std::fs::remove_file(directory.join(format!("{FILE}{suffix}")));
+/// Puts what can't be used under another name, in the place of what was put there before.
+fn set_aside(directory: &Path) {
+    for suffix in SUFFIXES {
+        let file = directory.join(format!("{FILE}{suffix}"));
+        let _ = std::fs::rename(file, directory.join(format!("{SET_ASIDE}{suffix}")));
     }
 }
 

@@ -4,14 +4,14 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use mcp_sessiond_identity::{Conversation, Encoder, Former, KeyDoubt, Traits, digest};
+use mcp_sessiond_identity::{Conversation, Encoder, KeyDoubt, Traits, digest};
 
 use super::exhausted::{Exhausted, readable};
 use super::launchers::{Table, base_name};
 use super::os;
 use super::pinned::PinnedProcess;
 use super::temporary_dirs::masked;
-use super::variables::{is_conversation, is_ignored, sorted, was_ignored};
+use super::variables::{is_conversation, is_ignored, sorted};
 use super::walk::name_of;
 
 /// The option of a front that names its entry in the host's file.
@@ -123,7 +123,6 @@ impl Facts {
                 .map(|path| digest("mcp-sessiond directory", path.as_os_str().as_bytes())),
             conversation: self.conversation(table),
             doubt: core_doubt.or(place_doubt),
-            former: self.former(table),
         }
     }
 
@@ -185,42 +184,11 @@ impl Facts {
             .iter()
             .map(|variable| masked(variable))
             .collect();
-        let mut encoder = Encoder::new("mcp-sessiond place 2");
+        let mut encoder = Encoder::new("mcp-sessiond place");
         encoder.field(&masked(executable.as_os_str().as_bytes()));
         encoder.field(directory.as_os_str().as_bytes());
         encoder.list(&sorted(&variables, counts));
         Ok(encoder.finish())
-    }
-
-    /// What the recipe of the version before was made of, byte for byte: so an upgrade under a
-    /// running host is no new start.
-    fn former(&self, table: &Table) -> Former {
-        let base = || {
-            let (executable, arguments) = self.started_with().ok()?;
-            let mut encoder = Encoder::new("mcp-sessiond base");
-            encoder
-                .field(executable.as_os_str().as_bytes())
-                .list(arguments);
-            match &self.environment {
-                Some(variables) => encoder
-                    .field(b"conversation")
-                    .list(&sorted(variables, |name| is_conversation(name, table))),
-                None => encoder.field(b"conversation unknown"),
-            };
-            Some(encoder.finish())
-        };
-        let place = || {
-            let mut encoder = Encoder::new("mcp-sessiond place");
-            encoder.field(self.directory.as_deref()?.as_os_str().as_bytes());
-            encoder.list(&sorted(self.environment.as_deref()?, |name| {
-                !was_ignored(name, table)
-            }));
-            Some(encoder.finish())
-        };
-        Former {
-            base: base(),
-            place: place(),
-        }
     }
 }
 

@@ -95,8 +95,8 @@ pub use key::traits_of;
 pub use launchers::{Launcher, Table};
 pub use listening::{ListenerLock, holder as lock_holder, listener};
 pub use mcp_sessiond_identity::{
-    Conversation, Former, Key, KeyDoubt, KeyDoubtError, ProcessId, SelfDescription, StartTime,
-    StartTimeError, Traits, digest,
+    Conversation, Key, KeyDoubt, ProcessId, SelfDescription, StartTime, StartTimeError, Traits,
+    digest,
 };
 pub use peer::{NotAnInstance, Peer, ancestor, instance, is_ours, peer, peers_are_known};
 pub use peer_error::PeerError;

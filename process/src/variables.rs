@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 
-use mcp_sessiond_identity::{FORMER_RECIPE, RECIPE, digest};
+use mcp_sessiond_identity::digest;
 
 use super::exhausted::{Exhausted, readable};
 use super::launchers::{Table, matches};
@@ -19,20 +19,9 @@ const DIGEST_SHOWN: usize = 8;
 enum Meaning {
     /// A host tells its servers the conversation that they serve.
     Conversation,
-    /// It differs between two starts of the same server, and says nothing. Ignored by keys from
-    /// this recipe on.
-    Nothing {
-        /// The first such recipe.
-        since: u8,
-    },
+    /// It differs between two starts of the same server, and says nothing.
+    Nothing,
 }
-
-/// Ignored by the former recipe already.
-const NOTHING: Meaning = Meaning::Nothing {
-    since: FORMER_RECIPE,
-};
-/// Ignored by this recipe.
-const NEWLY_NOTHING: Meaning = Meaning::Nothing { since: RECIPE };
 
 /// The variables that say nothing about what a server is for.
 ///
@@ -44,36 +33,36 @@ const VARIABLES: [(&str, Meaning); 26] = [
     ("COPILOT_AGENT_SESSION_ID", Meaning::Conversation),
     ("QWEN_CODE_SESSION_ID", Meaning::Conversation),
     // Claude Code 2.1 has the conversation in these, too: it changes them at `/clear`.
-    ("CLAUDE_CODE_CHILD_NOTES_DIR", NEWLY_NOTHING),
-    ("CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS", NEWLY_NOTHING),
+    ("CLAUDE_CODE_CHILD_NOTES_DIR", Meaning::Nothing),
+    ("CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS", Meaning::Nothing),
     // opencode 1.18 has it once it has loaded a provider, and hands it to the servers that it
     // starts from then on.
-    ("npm_config_user_agent", NEWLY_NOTHING),
+    ("npm_config_user_agent", Meaning::Nothing),
     // Shells keep account of themselves. The directory is part of the key anyway.
-    ("_", NOTHING),
-    ("SHLVL", NOTHING),
-    ("PWD", NOTHING),
-    ("OLDPWD", NOTHING),
+    ("_", Meaning::Nothing),
+    ("SHLVL", Meaning::Nothing),
+    ("PWD", Meaning::Nothing),
+    ("OLDPWD", Meaning::Nothing),
     // systemd numbers each start of a unit, and names descriptors and pids of that one start.
-    ("INVOCATION_ID", NOTHING),
-    ("JOURNAL_STREAM", NOTHING),
-    ("SYSTEMD_EXEC_PID", NOTHING),
-    ("LISTEN_PID", NOTHING),
-    ("LISTEN_PIDFDID", NOTHING),
-    ("LISTEN_FDS", NOTHING),
-    ("LISTEN_FDNAMES", NOTHING),
-    ("NOTIFY_SOCKET", NOTHING),
-    ("WATCHDOG_PID", NOTHING),
-    ("WATCHDOG_USEC", NOTHING),
-    ("MEMORY_PRESSURE_WATCH", NOTHING),
-    ("MEMORY_PRESSURE_WRITE", NOTHING),
+    ("INVOCATION_ID", Meaning::Nothing),
+    ("JOURNAL_STREAM", Meaning::Nothing),
+    ("SYSTEMD_EXEC_PID", Meaning::Nothing),
+    ("LISTEN_PID", Meaning::Nothing),
+    ("LISTEN_PIDFDID", Meaning::Nothing),
+    ("LISTEN_FDS", Meaning::Nothing),
+    ("LISTEN_FDNAMES", Meaning::Nothing),
+    ("NOTIFY_SOCKET", Meaning::Nothing),
+    ("WATCHDOG_PID", Meaning::Nothing),
+    ("WATCHDOG_USEC", Meaning::Nothing),
+    ("MEMORY_PRESSURE_WATCH", Meaning::Nothing),
+    ("MEMORY_PRESSURE_WRITE", Meaning::Nothing),
     // Node numbers the channel to a child, and the workers of a cluster.
-    ("NODE_CHANNEL_FD", NOTHING),
-    ("NODE_UNIQUE_ID", NOTHING),
+    ("NODE_CHANNEL_FD", Meaning::Nothing),
+    ("NODE_UNIQUE_ID", Meaning::Nothing),
     // Tracing names the one call that started the process (OpenTelemetry, environment variables as
     // carriers).
-    ("TRACEPARENT", NOTHING),
-    ("TRACESTATE", NOTHING),
+    ("TRACEPARENT", Meaning::Nothing),
+    ("TRACESTATE", Meaning::Nothing),
 ];
 
 fn meaning(name: &str) -> Option<Meaning> {
@@ -81,13 +70,12 @@ fn meaning(name: &str) -> Option<Meaning> {
     Some(*meaning)
 }
 
-/// The variables that this recipe ignores.
+/// The variables that keys ignore.
 #[cfg(test)]
 pub(super) fn ignored() -> impl Iterator<Item = &'static str> {
-    let is_ignored = |meaning| matches!(meaning, Meaning::Nothing { .. });
     VARIABLES
         .into_iter()
-        .filter(move |(_, meaning)| is_ignored(*meaning))
+        .filter(|(_, meaning)| *meaning == Meaning::Nothing)
         .map(|(name, _)| name)
 }
 
@@ -102,16 +90,7 @@ pub(super) fn is_conversation(name: &str, table: &Table) -> bool {
 
 /// Whether this variable says nothing about what a server is for.
 pub(super) fn is_ignored(name: &str, table: &Table) -> bool {
-    is_ignored_by(RECIPE, name, table)
-}
-
-/// The same by the recipe of the version before.
-pub(super) fn was_ignored(name: &str, table: &Table) -> bool {
-    is_ignored_by(FORMER_RECIPE, name, table)
-}
-
-fn is_ignored_by(recipe: u8, name: &str, table: &Table) -> bool {
-    matches!(meaning(name), Some(Meaning::Nothing { since }) if since <= recipe)
+    meaning(name) == Some(Meaning::Nothing)
         || table
             .ignored_variables
             .iter()

@@ -14,7 +14,8 @@ use super::indexes::OfKey;
 use super::records::{CLAIMED_KEYS_MAX, ProgramDir};
 use super::told::{Told, own};
 use super::{
-    Claimant, Effect, Lease, Millis, Owner, Registry, Rule, SessionRecord, Ticket, TokenFile,
+    Claimant, Effect, Lease, Millis, Owner, Record, Registry, Rule, SessionRecord, Ticket,
+    TokenFile,
 };
 
 /// When to try again where a claim came too late, in ms: at once.
@@ -38,9 +39,9 @@ pub struct Claim {
     pub host_rule: Option<Siblings>,
     /// Its key; None where that is doubtful.
     pub key: Option<Key>,
-    /// The key by which its session may be on record from before: that of the same server when its
-    /// entry had no name, or that of the former recipe.
-    pub former: Option<Key>,
+    /// The key of the same server without the name of its entry, by which its session may be on
+    /// record from before the entry had one.
+    pub unnamed: Option<Key>,
     /// What it says of itself.
     pub description: SelfDescription,
     /// Program and directory, where that is known.
@@ -127,7 +128,7 @@ impl Registry {
     /// Records what was read of a process at its first claim.
     pub fn introduce(&mut self, process: ProcessId, claimant: Claimant) {
         self.effects
-            .push(Effect::SaveClaimant(process, claimant.clone()));
+            .push(Effect::Save(Record::Claimant(process, claimant.clone())));
         self.claimants.insert(process, claimant);
     }
 
@@ -283,7 +284,8 @@ impl Registry {
     /// The same of what none of those that wait may have by their own rules.
     fn end_forbidden_to_waiting(&mut self, owner: ProcessId, key: Key) {
         let leads = |waiting: &&Waiting| {
-            waiting.claim.host == owner && (waiting.key == key || waiting.claim.former == Some(key))
+            waiting.claim.host == owner
+                && (waiting.key == key || waiting.claim.unnamed == Some(key))
         };
         let led: Vec<(Claim, Key)> = self
             .waiting
@@ -298,7 +300,8 @@ impl Registry {
 
     fn settle(&mut self, owner: ProcessId, key: Key) {
         let leads = |waiting: &Waiting| {
-            waiting.claim.host == owner && (waiting.key == key || waiting.claim.former == Some(key))
+            waiting.claim.host == owner
+                && (waiting.key == key || waiting.claim.unnamed == Some(key))
         };
         let wanted: BTreeSet<Key> = self
             .waiting
@@ -343,9 +346,9 @@ impl Registry {
             .map(|waiting| &waiting.claim)
             .collect();
         let processes: BTreeSet<ProcessId> = contenders.iter().map(|claim| claim.process).collect();
-        let former = contenders.iter().find_map(|claim| claim.former);
+        let unnamed = contenders.iter().find_map(|claim| claim.unnamed);
         let is_held = self
-            .led_to(owner, key, former)
+            .led_to(owner, key, unnamed)
             .any(|sessions| sessions.held().len() > 0);
         if processes.len() < 2 || is_held {
             return;
@@ -372,7 +375,7 @@ impl Registry {
                 .find(|session| session.leading_key() == Some(key))
         };
         with(key)
-            .or_else(|| with(claim.former?))
+            .or_else(|| with(claim.unnamed?))
             .map(|session| session.id.clone())
     }
 
@@ -392,7 +395,7 @@ impl Registry {
             return self.choose_users(claim, key);
         }
         let siblings = self.siblings_for(claim);
-        let led_to = || self.led_to(claim.host, key, claim.former);
+        let led_to = || self.led_to(claim.host, key, claim.unnamed);
         // Of those that are free, more than two are as good as two.
         let free: Vec<&SessionId> = led_to().flat_map(OfKey::free).take(2).collect();
         let is_held = led_to().any(|sessions| sessions.held().len() > 0);
@@ -542,7 +545,7 @@ impl Registry {
             _ => return None,
         };
         let free: Vec<SessionId> = self
-            .led_to(claim.host, key, claim.former)
+            .led_to(claim.host, key, claim.unnamed)
             .flat_map(OfKey::free)
             .cloned()
             .collect();
@@ -583,7 +586,7 @@ impl Registry {
         }
         claimant.keys.push(key);
         self.effects
-            .push(Effect::SaveClaimant(process, claimant.clone()));
+            .push(Effect::Save(Record::Claimant(process, claimant.clone())));
     }
 
     pub(super) fn keep(&mut self, claim: &Claim, id: &SessionId) {
@@ -602,7 +605,7 @@ impl Registry {
         });
         // By which its former keeper has ended, while no daemon ran.
         let rule = key.filter(|_| wants_own && own(&lost).is_none());
-        let rule = rule.and_then(|key| self.take_rule(claim.host, key, claim.former));
+        let rule = rule.and_then(|key| self.take_rule(claim.host, key, claim.unnamed));
         let Some(session) = self.sessions.get(id) else {
             return;
         };
@@ -643,7 +646,8 @@ impl Registry {
             lost,
             file: session.file,
         };
-        self.effects.push(Effect::SaveSession(session.clone()));
+        self.effects
+            .push(Effect::Save(Record::Session(session.clone())));
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
         self.note_siblings(id);
     }
@@ -726,7 +730,8 @@ impl Registry {
             lost: told.lost(),
             file: session.file,
         };
-        self.effects.push(Effect::SaveSession(session.clone()));
+        self.effects
+            .push(Effect::Save(Record::Session(session.clone())));
         self.insert(session);
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
         self.note_siblings(&id);

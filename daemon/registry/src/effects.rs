@@ -3,15 +3,11 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use mcp_sessiond_identity::{Key, ProcessId, StartTime};
-use mcp_sessiond_proto::facts::ServerDigest;
+use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::types::Outcome;
-use mcp_sessiond_proto::{Epoch, Error, Loss, LossId, LossRecord, ServiceName, SessionId};
+use mcp_sessiond_proto::{Epoch, Error, Loss, LossRecord, SessionId};
 
-use super::{
-    BackendOf, Claimant, KeeperRecord, OwnerRecord, ServerRecord, ServiceRecord, ServiceSession,
-    SessionRecord, TokenFile,
-};
+use super::{KeeperRecord, Record, RecordKey, TokenFile};
 
 /// Names a claim until it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,39 +33,11 @@ pub struct Lease {
 /// Something to be done.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Record an owner, new or changed.
-    SaveOwner(OwnerRecord),
-    /// Forget an owner.
-    DropOwner(ProcessId),
-    /// Record what was read of a process.
-    SaveClaimant(ProcessId, Claimant),
-    /// Forget it, and stop watching that process, unless something else
-    /// [depends](super::Registry::depends_on) on it.
-    DropClaimant(ProcessId),
-    /// Record a session, new or changed.
-    SaveSession(SessionRecord),
-    /// Forget a session.
-    DropSession(SessionId),
-    /// Record a service, new or changed.
-    SaveService(ServiceRecord),
-    /// Forget a service.
-    DropService(ServiceName),
-    /// Record what a session of a service has lost.
-    SaveServiceLoss(ServiceSession, LossRecord),
-    /// Forget it: it was told, or the session has ended.
-    DropServiceLoss(LossId),
-    /// Record a keeper, new or changed, and its session. Without one it has to end.
-    SaveKeeper(Option<BackendOf>, KeeperRecord),
-    /// Forget a keeper that has exited, and whose backend is gone.
-    DropKeeper(ProcessId),
-    /// Record what is known of a server, new or changed.
-    SaveServer(ServerRecord),
-    /// Forget it.
-    DropServer(ServerDigest),
-    /// Record that the records of an earlier daemon were lost, and when this daemon was started.
-    SaveLostRecords(StartTime),
-    /// Record that the claim of a server has carried that.
-    SaveLostTold(ProcessId, Key),
+    /// Put this on record, new or changed.
+    Save(Record),
+    /// Forget what is on record under this key. Where that is a claimant, its process is not watched
+    /// from then on, unless something else [depends](super::Registry::depends_on) on it.
+    Drop(RecordKey),
     /// Have a keeper end, which takes its backend down.
     EndKeeper(ProcessId),
     /// A keeper has exited: kill what is left of its backend, and then tell

@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 
 use mcp_sessiond_proto::facts::{FACTS_MS, Facts, Learned, ServerDigest, VERSION_MAX};
 
-use super::{Effect, Registry, ServerRecord};
+use super::{Effect, Record, RecordKey, Registry, ServerRecord};
 
 /// Servers of which something is remembered. A user has dozens; those that were asked for longest
 /// ago go first.
@@ -25,11 +25,7 @@ pub(super) struct Servers {
 
 impl Servers {
     /// What is on record.
-    pub(super) fn restore(records: impl IntoIterator<Item = ServerRecord>) -> Self {
-        let records = records
-            .into_iter()
-            .map(|record| (record.server.clone(), record))
-            .collect();
+    pub(super) fn restore(records: BTreeMap<ServerDigest, ServerRecord>) -> Self {
         Self {
             records,
             probed: BTreeMap::new(),
@@ -47,7 +43,8 @@ impl Registry {
                 discover = Some(record.discover.clone());
                 if age >= USED_MS {
                     record.used_ms = now_ms;
-                    self.effects.push(Effect::SaveServer(record.clone()));
+                    self.effects
+                        .push(Effect::Save(Record::Server(record.clone())));
                 }
             } else {
                 self.forget_server(server);
@@ -78,7 +75,7 @@ impl Registry {
                     }
                 }
                 self.servers.records.insert(server.clone(), record.clone());
-                self.effects.push(Effect::SaveServer(record));
+                self.effects.push(Effect::Save(Record::Server(record)));
             }
             Learned::Probed {} => {
                 let probed = &mut self.servers.probed;
@@ -98,7 +95,8 @@ impl Registry {
                 match &record.version {
                     None => {
                         record.version = Some(version);
-                        self.effects.push(Effect::SaveServer(record.clone()));
+                        self.effects
+                            .push(Effect::Save(Record::Server(record.clone())));
                     }
                     Some(known) if *known == version => {}
                     Some(_) => self.forget_server(server),
@@ -114,7 +112,8 @@ impl Registry {
 
     fn forget_server(&mut self, server: &ServerDigest) {
         if self.servers.records.remove(server).is_some() {
-            self.effects.push(Effect::DropServer(server.clone()));
+            self.effects
+                .push(Effect::Drop(RecordKey::Server(server.clone())));
         }
     }
 }

@@ -6,7 +6,7 @@ use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::{RequestId, SessionId};
 
 use super::keepers::Served;
-use super::{Effect, Registry, SessionRecord};
+use super::{Effect, RecordKey, Registry, SessionRecord};
 
 /// The sessions of an owner that one key leads to, each with its place in the order of opening.
 #[derive(Debug, Default)]
@@ -67,15 +67,14 @@ impl Registry {
     }
 
     /// The sessions that claims with this key are led to: those that have it, and those that have
-    /// the earlier one.
+    /// that of the same server without the name of its entry.
     pub(super) fn led_to(
         &self,
         owner: ProcessId,
         key: Key,
-        former: Option<Key>,
+        unnamed: Option<Key>,
     ) -> impl Iterator<Item = &OfKey> {
-        let former = former.filter(|former| *former != key);
-        let keys = core::iter::once(key).chain(former);
+        let keys = core::iter::once(key).chain(unnamed);
         keys.filter_map(move |key| self.by_key.get(&(owner, key)))
     }
 
@@ -197,7 +196,8 @@ impl Registry {
             session.owner,
             session.public_id().clone(),
         ));
-        self.effects.push(Effect::DropSession(session.id));
+        self.effects
+            .push(Effect::Drop(RecordKey::Session(session.id)));
         self.effects.push(Effect::DeleteToken(session.file));
     }
 }

@@ -11,7 +11,10 @@ use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, SessionId};
 
 use super::records::ProgramDir;
-use super::{BackendOf, Effect, KeeperRecord, Keepers, Registry, ServiceSession, SessionRecord};
+use super::{
+    BackendOf, Effect, KeeperRecord, Keepers, Record, RecordKey, Registry, ServiceSession,
+    SessionRecord,
+};
 
 /// When a client asks again for a backend whose keeper lives, in ms.
 const OTHER_KEEPER_RETRY_MS: u32 = 20;
@@ -200,7 +203,7 @@ impl Registry {
 
     fn save_keeper(&mut self, of: &BackendOf, keeper: KeeperRecord) {
         self.effects
-            .push(Effect::SaveKeeper(Some(of.clone()), keeper));
+            .push(Effect::Save(Record::Keeper(Some(of.clone()), keeper)));
     }
 
     /// Whether a keeper registers for the first time. `is_its`: whether the backend that it already
@@ -237,7 +240,8 @@ impl Registry {
     ) -> Result<(), Error> {
         if let Some(record) = self.ending.get_mut(&keeper) {
             record.backend = Some(backend);
-            self.effects.push(Effect::SaveKeeper(None, record.clone()));
+            self.effects
+                .push(Effect::Save(Record::Keeper(None, record.clone())));
             return Err(Error::UnknownBackend);
         }
         let of = self.kept_by.get(&keeper).ok_or(Error::UnknownBackend)?;
@@ -393,7 +397,7 @@ impl Registry {
     pub fn swept(&mut self, keeper: &ProcessId) {
         self.served.remove(keeper);
         if self.exited_keepers.remove(keeper).is_some() {
-            self.effects.push(Effect::DropKeeper(*keeper));
+            self.effects.push(Effect::Drop(RecordKey::Keeper(*keeper)));
         }
     }
 
@@ -430,7 +434,8 @@ impl Registry {
                 ending: true,
                 ..keeper
             };
-            self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
+            self.effects
+                .push(Effect::Save(Record::Keeper(None, keeper.clone())));
             self.ending.insert(process, keeper);
             if !knows {
                 self.effects.push(Effect::EndKeeper(process));
@@ -485,7 +490,8 @@ impl Registry {
                         self.note_service_loss(&of, keeper.of.clone(), why);
                     }),
                 }
-                self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
+                self.effects
+                    .push(Effect::Save(Record::Keeper(None, keeper.clone())));
                 self.drop_idle_service(&of.0);
                 None
             }
@@ -498,7 +504,8 @@ impl Registry {
                     self.served.insert(*process, served);
                 }
                 let by_rule = self.note_gone(&id, &keeper, why, edited, exits);
-                self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
+                self.effects
+                    .push(Effect::Save(Record::Keeper(None, keeper.clone())));
                 Some((id, by_rule))
             }
         };
@@ -540,19 +547,18 @@ impl Registry {
     /// have had no time for it.
     pub(super) fn restore_keepers(
         &mut self,
-        kept: Vec<(BackendOf, KeeperRecord)>,
-        ending: Vec<KeeperRecord>,
+        keepers: impl Iterator<Item = (Option<BackendOf>, KeeperRecord)>,
     ) {
         let mut lost = Vec::new();
-        for (of, keeper) in kept {
-            let is_known = match &of {
+        for (of, keeper) in keepers {
+            let is_known = |of: &BackendOf| match of {
                 BackendOf::Session(id) => self.sessions.contains_key(id),
                 BackendOf::Service((service, _)) => self.services.contains_key(service),
             };
-            if !is_known {
+            let Some(of) = of.filter(is_known) else {
                 lost.push(keeper);
                 continue;
-            }
+            };
             self.kept_by.insert(keeper.process, of.clone());
             // A backend has one keeper.
             if let Some(other) = self.kept.entry(of).or_default().put(keeper) {
@@ -569,7 +575,7 @@ impl Registry {
                 },
             )
         };
-        self.ending = ending.into_iter().chain(lost).map(ended).collect();
+        self.ending = lost.into_iter().map(ended).collect();
         let ending = self.keepers().filter(|keeper| keeper.ending);
         let told: Vec<Effect> = ending
             .map(|keeper| Effect::EndKeeper(keeper.process))

@@ -1,15 +1,15 @@
-//! What effects leave on record: a ledger in memory. It says what the effects mean; the ledger on
-//! disk, and the registry that continues after a crash, are tested against it.
+//! What effects leave on record. It says what the effects mean, and is what a registry continues from;
+//! the ledger on disk is tested against it.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 
 use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::{LossId, LossRecord, ServiceName, SessionId};
 
 use super::{
-    BackendOf, Claimant, Effect, KeeperRecord, LostRecords, OwnerRecord, ServerRecord,
-    ServiceRecord, ServiceSession, SessionRecord, Snapshot,
+    BackendOf, Claimant, Effect, KeeperRecord, LostRecords, OwnerRecord, Record, RecordKey,
+    ServerRecord, ServiceRecord, ServiceSession, SessionRecord,
 };
 
 /// The records that effects have left, in maps.
@@ -34,44 +34,11 @@ pub struct Records {
 }
 
 impl Records {
-    /// Records what this effect has to be recorded of, if anything.
+    /// What this effect leaves on record.
     pub fn apply(&mut self, effect: Effect) {
         match effect {
-            Effect::SaveOwner(owner) => drop(self.owners.insert(owner.host, owner)),
-            Effect::DropOwner(host) => drop(self.owners.remove(&host)),
-            Effect::SaveClaimant(process, claimant) => {
-                drop(self.claimants.insert(process, claimant));
-            }
-            Effect::DropClaimant(process) => drop(self.claimants.remove(&process)),
-            Effect::SaveSession(session) => {
-                self.sessions.insert(session.id.clone(), session);
-            }
-            Effect::DropSession(id) => drop(self.sessions.remove(&id)),
-            Effect::SaveService(service) => {
-                drop(self.services.insert(service.name.clone(), service));
-            }
-            Effect::SaveServer(server) => {
-                drop(self.servers.insert(server.server.clone(), server));
-            }
-            Effect::DropServer(server) => drop(self.servers.remove(&server)),
-            Effect::DropService(name) => drop(self.services.remove(&name)),
-            Effect::SaveServiceLoss(of, loss) => {
-                drop(self.service_losses.insert(loss.id, (of, loss)));
-            }
-            Effect::DropServiceLoss(id) => drop(self.service_losses.remove(&id)),
-            Effect::SaveKeeper(of, keeper) => {
-                self.keepers.insert(keeper.process, (of, keeper));
-            }
-            Effect::DropKeeper(process) => drop(self.keepers.remove(&process)),
-            Effect::SaveLostRecords(since) => {
-                let told = BTreeSet::new();
-                self.lost = Some(LostRecords { since, told });
-            }
-            Effect::SaveLostTold(host, key) => {
-                if let Some(lost) = &mut self.lost {
-                    lost.told.insert((host, key));
-                }
-            }
+            Effect::Save(record) => self.save(record),
+            Effect::Drop(key) => self.drop(&key),
             Effect::DeleteToken(_)
             | Effect::Unreachable { .. }
             | Effect::EndContents(..)
@@ -81,66 +48,48 @@ impl Records {
         }
     }
 
-    /// Everything on record, for [`Registry::restore`](super::Registry::restore).
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            owners: self.owners.values().cloned().collect(),
-            claimants: self.claimants.clone().into_iter().collect(),
-            sessions: self.sessions.values().cloned().collect(),
-            kept: self
-                .keepers
-                .values()
-                .filter_map(|(of, keeper)| Some((of.clone()?, keeper.clone())))
-                .collect(),
-            ending: self
-                .keepers
-                .values()
-                .filter(|(of, _)| of.is_none())
-                .map(|(_, keeper)| keeper.clone())
-                .collect(),
-            services: self.services.values().cloned().collect(),
-            service_losses: self.service_losses.values().cloned().collect(),
-            servers: self.servers.values().cloned().collect(),
-            lost: self.lost.clone(),
+    /// Puts a record in the place of the one of its key.
+    pub fn save(&mut self, record: Record) {
+        match record {
+            Record::Owner(owner) => drop(self.owners.insert(owner.host, owner)),
+            Record::Claimant(process, claimant) => {
+                drop(self.claimants.insert(process, claimant));
+            }
+            Record::Session(session) => {
+                drop(self.sessions.insert(session.id.clone(), session));
+            }
+            Record::Keeper(of, keeper) => {
+                drop(self.keepers.insert(keeper.process, (of, keeper)));
+            }
+            Record::Service(service) => {
+                drop(self.services.insert(service.name.clone(), service));
+            }
+            Record::ServiceLoss(of, loss) => {
+                drop(self.service_losses.insert(loss.id, (of, loss)));
+            }
+            Record::Server(server) => drop(self.servers.insert(server.server.clone(), server)),
+            Record::LostRecords(lost) => self.lost = Some(lost),
+        }
+    }
+
+    fn drop(&mut self, key: &RecordKey) {
+        match key {
+            RecordKey::Owner(host) => drop(self.owners.remove(host)),
+            RecordKey::Claimant(process) => drop(self.claimants.remove(process)),
+            RecordKey::Session(id) => drop(self.sessions.remove(id)),
+            RecordKey::Keeper(process) => drop(self.keepers.remove(process)),
+            RecordKey::Service(name) => drop(self.services.remove(name)),
+            RecordKey::ServiceLoss(id) => drop(self.service_losses.remove(id)),
+            RecordKey::Server(server) => drop(self.servers.remove(server)),
+            RecordKey::LostRecords => self.lost = None,
         }
     }
 }
 
-impl From<Snapshot> for Records {
-    fn from(snapshot: Snapshot) -> Self {
-        let kept = snapshot.kept.into_iter();
-        let kept = kept.map(|(of, keeper)| (Some(of), keeper));
-        let ending = snapshot.ending.into_iter().map(|keeper| (None, keeper));
-        let keepers = kept.chain(ending);
-        Self {
-            keepers: keepers.map(|kept| (kept.1.process, kept)).collect(),
-            lost: snapshot.lost,
-            servers: snapshot
-                .servers
-                .into_iter()
-                .map(|server| (server.server.clone(), server))
-                .collect(),
-            service_losses: snapshot
-                .service_losses
-                .into_iter()
-                .map(|(of, loss)| (loss.id, (of, loss)))
-                .collect(),
-            services: snapshot
-                .services
-                .into_iter()
-                .map(|service| (service.name.clone(), service))
-                .collect(),
-            owners: snapshot
-                .owners
-                .into_iter()
-                .map(|owner| (owner.host, owner))
-                .collect(),
-            claimants: snapshot.claimants.into_iter().collect(),
-            sessions: snapshot
-                .sessions
-                .into_iter()
-                .map(|session| (session.id.clone(), session))
-                .collect(),
-        }
+impl FromIterator<Record> for Records {
+    fn from_iter<T: IntoIterator<Item = Record>>(records: T) -> Self {
+        let mut all = Self::default();
+        records.into_iter().for_each(|record| all.save(record));
+        all
     }
 }

@@ -56,8 +56,8 @@ pub use ledger::Records;
 pub use names::in_use;
 pub use records::{
     BackendOf, CLAIMED_KEYS_MAX, Claimant, Digest, HostRule, KeeperRecord, Keepers, LostRecords,
-    NO_TOKEN, OwnerRecord, ProgramDir, Rule, RuleSource, ServerRecord, ServiceRecord,
-    ServiceSession, SessionRecord, Snapshot, TokenFile,
+    NO_TOKEN, OwnerRecord, ProgramDir, Record, RecordKey, Rule, RuleSource, ServerRecord,
+    ServiceRecord, ServiceSession, SessionRecord, TokenFile,
 };
 pub use unreachable::Departure;
 
@@ -149,11 +149,14 @@ pub struct Registry {
 impl Registry {
     /// A registry that continues where a former daemon's records end. What they say about processes
     /// that are gone has yet to be told, by [`Registry::exited`].
-    pub fn restore(policy: Policy, snapshot: Snapshot) -> Self {
-        let losses = snapshot.service_losses.into_iter();
-        let service_losses: BTreeMap<_, _> =
-            losses.map(|(of, loss)| (loss.id, (of, loss))).collect();
-        let newest_of_services = service_losses.keys().next_back().copied();
+    pub fn restore(policy: Policy, records: Records) -> Self {
+        let newest_of_services = records.service_losses.keys().next_back().copied();
+        let of_hosts = records.owners.values().flat_map(|owner| &owner.losses);
+        let newest_loss = of_hosts
+            .map(|(_, loss)| loss.id)
+            .chain(newest_of_services)
+            .map(|id| id.0)
+            .max();
         let mut registry = Self {
             policy,
             owners: BTreeMap::new(),
@@ -175,45 +178,36 @@ impl Registry {
             faulty: BTreeMap::new(),
             edited: BTreeMap::new(),
             served: BTreeMap::new(),
-            services: BTreeMap::new(),
-            service_losses,
-            servers: Servers::restore(snapshot.servers),
+            services: records.services,
+            service_losses: records.service_losses,
+            servers: Servers::restore(records.servers),
             order: 0,
             now: 0,
             time_of_day_ms: 0,
-            newest_loss: snapshot
-                .owners
-                .iter()
-                .flat_map(|owner| &owner.losses)
-                .map(|(_, loss)| loss.id)
-                .chain(newest_of_services)
-                .map(|id| id.0)
-                .max()
-                .unwrap_or_default(),
-            lost: snapshot.lost,
+            newest_loss: newest_loss.unwrap_or_default(),
+            lost: records.lost,
             effects: Vec::new(),
         };
-        registry.owners = snapshot.owners.into_iter().map(Owner::restore).collect();
-        for (process, claimant) in snapshot.claimants {
+        let owners = records.owners.into_values();
+        registry.owners = owners.map(Owner::restore).collect();
+        for (process, claimant) in records.claimants {
             if registry.owners.contains_key(&claimant.host) {
                 registry.claimants.insert(process, claimant);
             } else {
                 // The records end in the middle of its first claim, which was not answered. Nothing
                 // else would tell that its host has exited.
-                registry.effects.push(Effect::DropClaimant(process));
+                registry
+                    .effects
+                    .push(Effect::Drop(RecordKey::Claimant(process)));
             }
         }
-        let mut sessions = snapshot.sessions;
+        let mut sessions: Vec<SessionRecord> = records.sessions.into_values().collect();
         sessions.sort_by_key(|session| session.opened);
         for session in sessions {
             registry.order = registry.order.max(session.opened).max(session.freed);
             registry.insert(session);
         }
-        let services = snapshot.services.into_iter();
-        registry.services = services
-            .map(|service| (service.name.clone(), service))
-            .collect();
-        registry.restore_keepers(snapshot.kept, snapshot.ending);
+        registry.restore_keepers(records.keepers.into_values());
         let bare = registry.sessions.keys().filter(|id| registry.is_bare(id));
         registry.touched = bare.cloned().collect();
         // A former daemon may have had no time for it.
@@ -391,7 +385,8 @@ impl Registry {
             .collect();
         for process in processes {
             if self.claimants.remove(process).is_some() {
-                self.effects.push(Effect::DropClaimant(*process));
+                self.effects
+                    .push(Effect::Drop(RecordKey::Claimant(*process)));
             }
             self.abandon(*process);
         }
@@ -447,9 +442,10 @@ impl Registry {
         let gone: Vec<ProcessId> = of_host.map(|(process, _)| *process).collect();
         for process in gone {
             self.claimants.remove(&process);
-            self.effects.push(Effect::DropClaimant(process));
+            self.effects
+                .push(Effect::Drop(RecordKey::Claimant(process)));
         }
-        self.effects.push(Effect::DropOwner(host));
+        self.effects.push(Effect::Drop(RecordKey::Owner(host)));
     }
 
     /// Ends the leases of sessions, and then sees who can have them.
@@ -468,7 +464,7 @@ impl Registry {
             session.freed = self.order;
             let session = session.clone();
             if session.key.is_some() {
-                self.effects.push(Effect::SaveSession(session));
+                self.effects.push(Effect::Save(Record::Session(session)));
             } else {
                 // Nobody could ever resume it.
                 self.end_session(id);

@@ -8,7 +8,7 @@ use mcp_sessiond_identity::{Key, ProcessId, StartTime};
 use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, LossId, LossRecord, SessionId};
 
 use super::told::{Told, own};
-use super::{Claim, Effect, LostRecords, Registry, Wants};
+use super::{Claim, Effect, LostRecords, Record, Registry, Wants};
 
 /// Losses that are remembered of one host until they are told: a daemon that was killed with all
 /// keepers of a full list has to tell of each, and of some servers beside them.
@@ -66,7 +66,7 @@ impl Registry {
         });
         // The rule is for the next claim where another reason is told now.
         let new = match because {
-            None if !has_record => self.take_rule(claim.host, key, claim.former),
+            None if !has_record => self.take_rule(claim.host, key, claim.unnamed),
             because => because,
         };
         if let Some(new) = new.filter(|_| claim.confirms_loss) {
@@ -192,8 +192,10 @@ impl Registry {
     /// The records of an earlier daemon were lost, as this one has found, which was started then.
     pub fn records_lost(&mut self, since: StartTime) {
         let told = BTreeSet::new();
-        self.lost = Some(LostRecords { since, told });
-        self.effects.push(Effect::SaveLostRecords(since));
+        let lost = LostRecords { since, told };
+        self.effects
+            .push(Effect::Save(Record::LostRecords(lost.clone())));
+        self.lost = Some(lost);
     }
 
     /// A server has a session for the first time, as far as is known. Whether it may have had one of
@@ -204,7 +206,8 @@ impl Registry {
         if host.start >= lost.since || !lost.told.insert((host, key)) {
             return None;
         }
-        self.effects.push(Effect::SaveLostTold(host, key));
+        let lost = lost.clone();
+        self.effects.push(Effect::Save(Record::LostRecords(lost)));
         Some(Loss::Records)
     }
 
@@ -253,20 +256,20 @@ impl Registry {
         &mut self,
         host: ProcessId,
         key: Key,
-        former: Option<Key>,
+        unnamed: Option<Key>,
     ) -> Option<Loss> {
         let rules = &mut self.owners.get_mut(&host)?.rules;
         let mut take = |key: &Key| rules.get_mut(key).and_then(Option::take);
         let own = take(&key);
-        let former = former.as_ref().and_then(take);
-        if own.or(former).is_some() {
+        let unnamed = unnamed.as_ref().and_then(take);
+        if own.or(unnamed).is_some() {
             self.save_owner(host);
         }
-        own.or(former)
+        own.or(unnamed)
     }
 }
 
 /// Whether what is on record under a key is what this claim would ask for.
 pub(super) fn is_led(claim: &Claim, key: Key, of: &Key) -> bool {
-    *of == key || Some(*of) == claim.former
+    *of == key || Some(*of) == claim.unnamed
 }

@@ -10,7 +10,7 @@ mod check;
 mod keepers;
 mod world;
 
-use mcp_sessiond_identity::{Conversation, Former, KeyDoubt, ProcessId, StartTime, Traits};
+use mcp_sessiond_identity::{Conversation, KeyDoubt, ProcessId, StartTime, Traits};
 use mcp_sessiond_proto::{Loss, Resume, Siblings};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -102,8 +102,6 @@ enum Step {
     Restart {
         crash: bool,
         renamed: bool,
-        /// What is on record is what a daemon of the former recipe would have put there.
-        downgraded: bool,
     },
 }
 
@@ -229,14 +227,6 @@ fn traits(which: usize) -> Traits {
         4 | 5 | 7 => Conversation::Of([which as u8; 32]),
         _ => Conversation::None,
     };
-    // The former recipe had the conversation in the base.
-    let conversed = if [2, 4, 5, 7].contains(&which) {
-        which as u8
-    } else {
-        0
-    };
-    let base = core.map(|core| [core[0] * 10 + conversed; 32]);
-    let former = Former { base, place };
     Traits {
         program: format!("server-{which}"),
         core,
@@ -244,7 +234,6 @@ fn traits(which: usize) -> Traits {
         directory: place,
         conversation,
         doubt,
-        former,
     }
 }
 
@@ -361,16 +350,8 @@ impl ReferenceStateMachine for Cast {
             (3, (1..4_usize).prop_map(Step::Sweep).boxed()),
             (
                 1,
-                (
-                    any::<bool>(),
-                    any::<bool>(),
-                    select(vec![false, false, true]),
-                )
-                    .prop_map(|(crash, renamed, downgraded)| Step::Restart {
-                        crash,
-                        renamed,
-                        downgraded,
-                    })
+                (any::<bool>(), any::<bool>())
+                    .prop_map(|(crash, renamed)| Step::Restart { crash, renamed })
                     .boxed(),
             ),
             (

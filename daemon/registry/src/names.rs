@@ -12,7 +12,7 @@ use super::claims::{Choice, OwnClaim};
 use super::indexes::OfKey;
 use super::owners::Owner;
 use super::records::ProgramDir;
-use super::{Claim, Effect, Registry, SessionRecord, Wants};
+use super::{Claim, Effect, RecordKey, Registry, SessionRecord, Wants};
 
 /// Names that are remembered of one host.
 const NAMES_MAX: usize = 64;
@@ -193,7 +193,8 @@ impl Registry {
         let waits = self.waiting_for(ProcessId::USER);
         if is_idle && !waits {
             self.owners.remove(&ProcessId::USER);
-            self.effects.push(Effect::DropOwner(ProcessId::USER));
+            self.effects
+                .push(Effect::Drop(RecordKey::Owner(ProcessId::USER)));
         }
     }
 

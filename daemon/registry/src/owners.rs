@@ -8,7 +8,7 @@ use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::{Loss, LossRecord, Resume, SessionId, Siblings};
 
 use super::records::ProgramDir;
-use super::{BackendOf, Effect, OwnerRecord, Registry, Rule, RuleSource, SessionRecord};
+use super::{BackendOf, Effect, OwnerRecord, Record, Registry, Rule, RuleSource, SessionRecord};
 
 /// Leases of one key at once from which on the host is taken for one that serves several clients by
 /// this key from one process. Two are a host that starts the next server before the former one has
@@ -276,7 +276,8 @@ impl Registry {
 
     pub(super) fn save_owner(&mut self, host: ProcessId) {
         if let Some(owner) = self.owners.get(&host) {
-            self.effects.push(Effect::SaveOwner(owner.record(host)));
+            self.effects
+                .push(Effect::Save(Record::Owner(owner.record(host))));
         }
     }
 }

@@ -9,9 +9,10 @@ use mcp_sessiond_identity::{Key, ProcessId, SelfDescription, StartTime, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::facts::{Discover, ServerDigest};
 use mcp_sessiond_proto::{
-    BackendName, Epoch, Error, Loss, LossRecord, RequestId, Resume, ServiceName, SessionId,
+    BackendName, Epoch, Error, Loss, LossId, LossRecord, RequestId, Resume, ServiceName, SessionId,
     Siblings,
 };
+use serde::{Deserialize, Serialize};
 
 use super::Millis;
 
@@ -22,7 +23,7 @@ pub type Digest = [u8; 32];
 pub const NO_TOKEN: Digest = [0; 32];
 
 /// A host as it is on record.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerRecord {
     /// The host's process.
     pub host: ProcessId,
@@ -42,6 +43,7 @@ pub struct OwnerRecord {
     pub losses: Vec<(Key, LossRecord)>,
     /// The keys whose used server has ended because of the host's rule: which rule the next claim
     /// is told, or None where it was told.
+    #[serde(with = "pairs")]
     pub rules: BTreeMap<Key, Option<Loss>>,
     /// The names of sessions, by their keys, that instances of the host have held: a server of the
     /// host's own beside one of these ends with its front.
@@ -49,7 +51,7 @@ pub struct OwnerRecord {
 }
 
 /// What is known of a host about a resume of its wrapped servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostRule {
     /// Whether they are resumed.
     pub resume: Resume,
@@ -68,7 +70,7 @@ impl Default for HostRule {
 }
 
 /// Whether a session is resumed, and who says so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Rule {
     /// Whether it is resumed.
     pub resume: Resume,
@@ -77,7 +79,7 @@ pub struct Rule {
 }
 
 /// Who says whether a session is resumed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum RuleSource {
     /// The author of a server with the client library, who has opted in; or the session is the
     /// user's.
@@ -94,29 +96,6 @@ impl Rule {
     pub(super) fn loss(self) -> Loss {
         self.resume.loss().unwrap_or(Loss::Closed)
     }
-
-    /// It in a word or two, for the record.
-    pub fn to_text(self) -> String {
-        let source = match self.source {
-            RuleSource::Library => "library",
-            RuleSource::Table => "table",
-            RuleSource::Asked => "asked",
-        };
-        [self.resume.as_str(), " ", source].concat()
-    }
-
-    /// The rule that these words stand for.
-    pub fn from_text(text: &str) -> Option<Self> {
-        let (resume, source) = text.split_once(' ')?;
-        let source = match source {
-            "library" => RuleSource::Library,
-            "table" => RuleSource::Table,
-            "asked" => RuleSource::Asked,
-            _ => return None,
-        };
-        let resume = resume.parse().ok()?;
-        Some(Self { resume, source })
-    }
 }
 
 /// Digest of the name that people know a program by, and of its directory.
@@ -128,7 +107,7 @@ pub const CLAIMED_KEYS_MAX: usize = 16;
 
 /// What was read of a process at its first claim. It is not read again: processes rewrite their own
 /// command lines.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Claimant {
     /// Its host.
     pub host: ProcessId,
@@ -163,7 +142,7 @@ impl Claimant {
 }
 
 /// A session as it is on record.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRecord {
     /// Its id.
     pub id: SessionId,
@@ -211,7 +190,7 @@ pub struct SessionRecord {
 }
 
 /// A keeper as it is on record.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeeperRecord {
     /// The keeper's process, which leads a session of processes, in the sense of setsid(2):
     /// everything in that is the backend's.
@@ -372,7 +351,7 @@ impl FromIterator<KeeperRecord> for Keepers {
 pub type ServiceSession = (ServiceName, SessionId);
 
 /// The session that a backend belongs to.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum BackendOf {
     /// A host's, or the user's.
     Session(SessionId),
@@ -403,7 +382,7 @@ impl BackendOf {
 }
 
 /// A service that a process has leased, or whose keepers still run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceRecord {
     /// Its name.
     pub name: ServiceName,
@@ -437,7 +416,7 @@ impl SessionRecord {
 
 /// The name of a token file: `token-<host pid>-<host start time>`, and `-<number>` behind it from 2
 /// on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TokenFile {
     /// The host.
     pub host: ProcessId,
@@ -457,7 +436,7 @@ impl fmt::Display for TokenFile {
 }
 
 /// What is on record of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerRecord {
     /// The server.
     pub server: ServerDigest,
@@ -470,7 +449,7 @@ pub struct ServerRecord {
 }
 
 /// That the records of an earlier daemon were lost.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostRecords {
     /// When the daemon was started that has found that. Hosts that are older may have had sessions of
     /// which nothing is known.
@@ -479,25 +458,86 @@ pub struct LostRecords {
     pub told: BTreeSet<(ProcessId, Key)>,
 }
 
-/// Everything on record.
-#[derive(Debug, Default)]
-pub struct Snapshot {
-    /// The hosts.
-    pub owners: Vec<OwnerRecord>,
-    /// The processes that have claimed.
-    pub claimants: Vec<(ProcessId, Claimant)>,
-    /// The sessions.
-    pub sessions: Vec<SessionRecord>,
-    /// The keepers, and whose backends they hold.
-    pub kept: Vec<(BackendOf, KeeperRecord)>,
-    /// The keepers that no session has any more, and that were there all the same.
-    pub ending: Vec<KeeperRecord>,
-    /// The services.
-    pub services: Vec<ServiceRecord>,
-    /// What their sessions have lost.
-    pub service_losses: Vec<(ServiceSession, LossRecord)>,
-    /// What is known of servers.
-    pub servers: Vec<ServerRecord>,
-    /// Whether earlier records were lost.
-    pub lost: Option<LostRecords>,
+/// A record as it is kept. Only daemons of one version read what another one has written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Record {
+    /// A host.
+    Owner(OwnerRecord),
+    /// What was read of a process that has claimed.
+    Claimant(ProcessId, Claimant),
+    /// A session.
+    Session(SessionRecord),
+    /// A keeper, and whose backend it holds. Without that it has to end.
+    Keeper(Option<BackendOf>, KeeperRecord),
+    /// A service.
+    Service(ServiceRecord),
+    /// What a session of a service has lost, until its client was told.
+    ServiceLoss(ServiceSession, LossRecord),
+    /// What is known of a server.
+    Server(ServerRecord),
+    /// That the records of an earlier daemon were lost.
+    LostRecords(LostRecords),
+}
+
+/// What a record is kept under. Another one of the same key takes its place.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RecordKey {
+    /// A host's.
+    Owner(ProcessId),
+    /// That of a process that has claimed.
+    Claimant(ProcessId),
+    /// A session's.
+    Session(SessionId),
+    /// A keeper's.
+    Keeper(ProcessId),
+    /// A service's.
+    Service(ServiceName),
+    /// That of a loss of a service's session.
+    ServiceLoss(LossId),
+    /// A server's.
+    Server(ServerDigest),
+    /// There is one of these at most.
+    LostRecords,
+}
+
+impl Record {
+    /// What it is kept under.
+    pub fn key(&self) -> RecordKey {
+        match self {
+            Self::Owner(owner) => RecordKey::Owner(owner.host),
+            Self::Claimant(process, _) => RecordKey::Claimant(*process),
+            Self::Session(session) => RecordKey::Session(session.id.clone()),
+            Self::Keeper(_, keeper) => RecordKey::Keeper(keeper.process),
+            Self::Service(service) => RecordKey::Service(service.name.clone()),
+            Self::ServiceLoss(_, loss) => RecordKey::ServiceLoss(loss.id),
+            Self::Server(server) => RecordKey::Server(server.server.clone()),
+            Self::LostRecords(_) => RecordKey::LostRecords,
+        }
+    }
+}
+
+/// A map as a list of pairs: JSON has only text for keys.
+mod pairs {
+    use alloc::collections::BTreeMap;
+    use alloc::vec::Vec;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<K: Serialize, V: Serialize, S: Serializer>(
+        map: &BTreeMap<K, V>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(map)
+    }
+
+    pub(super) fn deserialize<'de, K, V, D>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
+    where
+        K: Deserialize<'de> + Ord,
+        V: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        let pairs = Vec::<(K, V)>::deserialize(deserializer)?;
+        Ok(pairs.into_iter().collect())
+    }
 }

@@ -11,7 +11,7 @@ use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, LossId, LossRecord, Se
 
 use super::keepers::Served;
 use super::leases::check_lease;
-use super::{BackendOf, Effect, Registry, ServiceRecord, ServiceSession};
+use super::{BackendOf, Effect, Record, RecordKey, Registry, ServiceRecord, ServiceSession};
 
 /// Losses of all services' sessions that are remembered until they are told. Where more servers die at
 /// once, the clients of the oldest are told without a reason.
@@ -47,7 +47,8 @@ impl Registry {
                 service.epoch = Epoch(service.epoch.0 + 1);
                 service.holder = Some(process);
                 service.since_ms = since_ms;
-                self.effects.push(Effect::SaveService(service.clone()));
+                self.effects
+                    .push(Effect::Save(Record::Service(service.clone())));
             }
         }
         Ok(service)
@@ -122,11 +123,11 @@ impl Registry {
         if self.service_losses.len() >= SERVICE_LOSSES_MAX
             && let Some((id, _)) = self.service_losses.pop_first()
         {
-            self.effects.push(Effect::DropServiceLoss(id));
+            self.effects.push(Effect::Drop(RecordKey::ServiceLoss(id)));
         }
         let loss = self.next_loss(backend, because);
         self.effects
-            .push(Effect::SaveServiceLoss(of.clone(), loss.clone()));
+            .push(Effect::Save(Record::ServiceLoss(of.clone(), loss.clone())));
         self.service_losses.insert(loss.id, (of.clone(), loss));
     }
 
@@ -135,8 +136,8 @@ impl Registry {
             .service_losses
             .extract_if(.., |_, (of, loss)| which(of, loss));
         let gone: Vec<LossId> = gone.map(|(id, _)| id).collect();
-        self.effects
-            .extend(gone.into_iter().map(Effect::DropServiceLoss));
+        let forgotten = |id| Effect::Drop(RecordKey::ServiceLoss(id));
+        self.effects.extend(gone.into_iter().map(forgotten));
     }
 
     /// What services' sessions have lost, and their clients were not told of; the newest last.
@@ -171,7 +172,8 @@ impl Registry {
         let mut free = Vec::new();
         for service in served {
             service.holder = None;
-            self.effects.push(Effect::SaveService(service.clone()));
+            self.effects
+                .push(Effect::Save(Record::Service(service.clone())));
             free.push(service.name.clone());
         }
         for name in free {
@@ -194,7 +196,8 @@ impl Registry {
         let has_keeper = |of: &BackendOf| of.service().is_some_and(|(of, _)| of == name);
         if is_free && !self.kept.keys().any(has_keeper) {
             self.services.remove(name);
-            self.effects.push(Effect::DropService(name.clone()));
+            self.effects
+                .push(Effect::Drop(RecordKey::Service(name.clone())));
         }
     }
 }

@@ -11,7 +11,7 @@ mod strangers;
 mod unreachable;
 mod users;
 
-use mcp_sessiond_identity::{Conversation, KeyDoubt, RECIPE, SelfDescription, StartTime, Traits};
+use mcp_sessiond_identity::{Conversation, KeyDoubt, SelfDescription, StartTime, Traits};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, RequestId, Siblings};
 
@@ -29,7 +29,6 @@ const AGAIN: Millis = 1_000;
 /// The key of a program, without conversation and client.
 const fn key(what: u8) -> Key {
     Key {
-        recipe: RECIPE,
         what: [what; 32],
         conversation: Conversation::None,
         client: None,
@@ -59,7 +58,7 @@ impl Bench {
             closed_again_ms: AGAIN,
         };
         Self {
-            registry: Registry::restore(policy, Snapshot::default()),
+            registry: Registry::restore(policy, Records::default()),
             now: 0,
             tickets: 0,
         }
@@ -76,7 +75,7 @@ impl Bench {
             host_name: "host".into(),
             host_rule: None,
             key: Some(KEY),
-            former: None,
+            unnamed: None,
             description: SelfDescription::default(),
             program_dir: None,
             program: "server".into(),
@@ -146,28 +145,24 @@ impl Bench {
             kept,
             ..
         } = self.registry;
-        let snapshot = Snapshot {
-            owners: owners
+        let owners = owners.into_iter();
+        let owners = owners.map(|(host, owner)| Record::Owner(owner.record(host)));
+        let claimants = claimants.into_iter();
+        let claimants = claimants.map(|(process, claimant)| Record::Claimant(process, claimant));
+        let kept = kept.into_iter().flat_map(|(of, keepers)| {
+            keepers
                 .into_iter()
-                .map(|(host, owner)| owner.record(host))
-                .collect(),
-            claimants: claimants.into_iter().collect(),
-            sessions: sessions.into_values().collect(),
-            kept: kept
-                .into_iter()
-                .flat_map(|(of, keepers)| {
-                    keepers.into_iter().map(move |keeper| (of.clone(), keeper))
-                })
-                .collect(),
-            ending: ending
-                .into_values()
-                .chain(exited_keepers.into_values())
-                .collect(),
-            lost,
-            ..Snapshot::default()
-        };
+                .map(move |keeper| Record::Keeper(Some(of.clone()), keeper))
+        });
+        let ending = ending.into_values().chain(exited_keepers.into_values());
+        let records = owners
+            .chain(claimants)
+            .chain(sessions.into_values().map(Record::Session))
+            .chain(kept)
+            .chain(ending.map(|keeper| Record::Keeper(None, keeper)))
+            .chain(lost.map(Record::LostRecords));
         Self {
-            registry: Registry::restore(policy, snapshot),
+            registry: Registry::restore(policy, records.collect()),
             ..self
         }
     }
@@ -464,7 +459,7 @@ fn a_claimant_without_its_owner_is_forgotten_at_the_start() {
     assert_eq!(bench.registry.processes(), BTreeSet::new());
     assert_eq!(
         bench.registry.take_effects(),
-        [Effect::DropClaimant(process(1))]
+        [Effect::Drop(RecordKey::Claimant(process(1)))]
     );
 }
 

@@ -9,7 +9,7 @@ use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Error, Label, Loss, Resume, SessionId, Siblings};
 
 use super::losses::is_led;
-use super::{BackendOf, Claim, Effect, Millis, Registry, RuleSource, SessionRecord};
+use super::{BackendOf, Claim, Effect, Millis, Record, Registry, RuleSource, SessionRecord};
 
 /// How a front has left, as its keeper tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +119,8 @@ impl Registry {
         let first = session.closed_ms.map_or(at_ms, |known| known.min(at_ms));
         if session.closed_ms != Some(first) {
             session.closed_ms = Some(first);
-            self.effects.push(Effect::SaveSession(session.clone()));
+            self.effects
+                .push(Effect::Save(Record::Session(session.clone())));
         }
     }
 
@@ -155,7 +156,7 @@ impl Registry {
     /// The same by the rule of a claim, which may be another one: the configuration was changed, or
     /// the entry of the server.
     pub(super) fn end_forbidden(&mut self, claim: &Claim, key: Key) {
-        for key in [Some(key), claim.former].into_iter().flatten() {
+        for key in [Some(key), claim.unnamed].into_iter().flatten() {
             self.end_forbidden_by(claim.host, key, Some(claim));
         }
     }

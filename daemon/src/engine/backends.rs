@@ -15,7 +15,7 @@ use mcp_sessiond_proto::end_note::EndNote;
 use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, Resume, SessionId, paths};
 use mcp_sessiond_registry::{BackendOf, Departure, KeeperRecord, Registry};
 
-use super::adopt::{RecordCopy, reference};
+use super::adopt::{copy_of, reference};
 use super::claim::{exhausted, failed, is_of_call};
 use super::{Engine, State};
 use crate::counters::count;
@@ -127,9 +127,10 @@ impl Engine {
             if is_new {
                 count(&self.meters.counters.backends_kept_total);
             }
+            let copy = copy_of(&state.registry, &of, keeper);
             let kept = match &of {
-                BackendOf::Session(id) => self.kept_of_host(&state.registry, id, keeper.of),
-                BackendOf::Service(of) => self.kept_of_service(&state.registry, of, keeper),
+                BackendOf::Session(id) => self.kept_of_host(&state.registry, id, copy),
+                BackendOf::Service(_) => self.kept_of_service(copy),
             };
             (kept, state.ledger.waiter())
         };
@@ -141,17 +142,8 @@ impl Engine {
     }
 
     /// What the daemon tells the keeper of a host's session.
-    fn kept_of_host(
-        &self,
-        registry: &Registry,
-        id: &SessionId,
-        backend: Option<BackendName>,
-    ) -> Kept {
+    fn kept_of_host(&self, registry: &Registry, id: &SessionId, copy: Option<String>) -> Kept {
         let session = registry.session(id);
-        let record = session.and_then(|session| {
-            let owner = registry.owner_record(session.owner)?;
-            RecordCopy::of(session, &owner, backend)
-        });
         let is_of_call = session.is_some_and(is_of_call);
         let resume = match registry.is_resumable(id) {
             true => registry.resume_of(id),
@@ -177,7 +169,7 @@ impl Engine {
                 resume => linger(config.closed_linger_ms, resume == Resume::Always),
             },
         );
-        let kept = self.kept(host, lingers, record);
+        let kept = self.kept(host, lingers, copy);
         Kept {
             // What is the user's own is closed after each `mcp-sessiond call`.
             closes: if is_users { u32::MAX } else { kept.closes },

@@ -307,7 +307,7 @@ impl Engine {
             host_name,
             host_rule,
             key: key.ok(),
-            former: claimant.traits.earlier_key(&description),
+            unnamed: claimant.traits.unnamed_key(&description),
             description,
             program_dir,
             program,

@@ -9,10 +9,9 @@ use mcp_sessiond_proto::services::{
 };
 use mcp_sessiond_proto::time::now_ms;
 use mcp_sessiond_proto::{Epoch, Error, LossId, LossRecord, SessionId};
-use mcp_sessiond_registry::{BackendOf, KeeperRecord, Registry, ServiceSession};
+use mcp_sessiond_registry::{BackendOf, ServiceSession};
 
 use super::Engine;
-use super::adopt::ServiceCopy;
 use super::backends::is_above;
 use super::claim::failed;
 use crate::storage::RecordId;
@@ -89,23 +88,9 @@ impl Engine {
     }
 
     /// What the daemon tells the keeper of a service's session.
-    pub(super) fn kept_of_service(
-        &self,
-        registry: &Registry,
-        (service, session): &ServiceSession,
-        keeper: KeeperRecord,
-    ) -> Kept {
-        let mut services = registry.services();
-        let since_ms = services.find(|known| known.name == *service);
-        let copy = ServiceCopy {
-            service: service.clone(),
-            session: session.clone(),
-            backend: keeper.of,
-            program: keeper.program,
-            since_ms: since_ms.map_or(0, |known| known.since_ms),
-        };
+    pub(super) fn kept_of_service(&self, copy: Option<String>) -> Kept {
         let linger_ms = self.settings().loaded.config.http.linger_ms;
-        self.kept(None, (linger_ms, linger_ms), copy.text())
+        self.kept(None, (linger_ms, linger_ms), copy)
     }
 
     /// What sessions of services have lost, and their clients were not told of.

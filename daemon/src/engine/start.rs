@@ -9,7 +9,7 @@ use mcp_sessiond_process::directory::{Directory, DirectoryError};
 use mcp_sessiond_process::{self as process, ExitWatch, PinnedProcess};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::paths;
-use mcp_sessiond_registry::{BackendOf, Effect, KeeperRecord, Registry, Snapshot};
+use mcp_sessiond_registry::{BackendOf, Effect, KeeperRecord, Record, Records, Registry};
 use tokio::sync::{Notify, mpsc};
 
 use super::closes::Closes;
@@ -50,10 +50,10 @@ fn home(boot: &str, directory: &Path) -> std::io::Result<String> {
 }
 
 /// Whether there is a token file of a host that lives and of which no session is on record.
-fn tokens_unknown(tokens: &Tokens, snapshot: &Snapshot) -> bool {
-    let known: HashSet<String> = snapshot
+fn tokens_unknown(tokens: &Tokens, records: &Records) -> bool {
+    let known: HashSet<String> = records
         .sessions
-        .iter()
+        .values()
         .map(|session| session.file.to_string())
         .collect();
     let lives = |name: &str| {
@@ -73,41 +73,32 @@ fn tokens_unknown(tokens: &Tokens, snapshot: &Snapshot) -> bool {
 fn adopt(
     directory: &Path,
     config: &Config,
-    snapshot: &mut Snapshot,
+    records: &mut Records,
     ledger: &mut Ledger,
 ) -> (usize, bool) {
-    let kept = snapshot.kept.iter().map(|(_, keeper)| keeper);
-    let known: Vec<KeeperName> = kept
-        .chain(&snapshot.ending)
-        .map(|keeper| keeper.name)
+    let known: Vec<KeeperName> = records
+        .keepers
+        .values()
+        .map(|(_, keeper)| keeper.name)
         .collect();
     let unknown = keepers::unknown(directory, &known);
-    let (adopted, is_unknown) = super::adopt::adopt(directory, &unknown, config, snapshot);
-    for session in snapshot
-        .sessions
-        .iter()
-        .filter(|session| adopted.contains(&session.id))
-    {
-        let owner = snapshot
-            .owners
-            .iter()
-            .find(|owner| owner.host == session.owner);
-        owner
-            .into_iter()
-            .for_each(|owner| ledger.record(Effect::SaveOwner(owner.clone())));
-        ledger.record(Effect::SaveSession(session.clone()));
+    let (adopted, is_unknown) = super::adopt::adopt(directory, &unknown, config, records);
+    let mut save = |record| ledger.record(Effect::Save(record));
+    for session in adopted.iter().filter_map(|id| records.sessions.get(id)) {
+        let owner = records.owners.get(&session.owner).cloned();
+        owner.map(Record::Owner).into_iter().for_each(&mut save);
+        save(Record::Session(session.clone()));
     }
-    let is_new = |(_, keeper): &&(BackendOf, KeeperRecord)| !known.contains(&keeper.name);
-    let new: Vec<_> = snapshot.kept.iter().filter(is_new).collect();
-    let of_services = new.iter().filter(|(of, _)| of.service().is_some()).count();
+    let is_new = |(_, keeper): &&(_, KeeperRecord)| !known.contains(&keeper.name);
+    let new: Vec<_> = records.keepers.values().filter(is_new).collect();
+    let is_of_service = |of: &Option<BackendOf>| matches!(of, Some(BackendOf::Service(_)));
+    let of_services = new.iter().filter(|(of, _)| is_of_service(of)).count();
     if of_services > 0 {
-        snapshot
-            .services
-            .iter()
-            .for_each(|service| ledger.record(Effect::SaveService(service.clone())));
+        let services = records.services.values().cloned();
+        services.map(Record::Service).for_each(&mut save);
     }
     for (of, keeper) in new {
-        ledger.record(Effect::SaveKeeper(Some(of.clone()), keeper.clone()));
+        save(Record::Keeper(of.clone(), keeper.clone()));
     }
     (adopted.len() + of_services, is_unknown)
 }
@@ -136,13 +127,13 @@ impl Engine {
         let why = opened.lost().or_else(missing);
         let Opened {
             mut ledger,
-            mut snapshot,
+            mut records,
             ..
         } = opened;
         // Version 1 has left token files, too, but no records.
-        let has_unknown_token = had_records && tokens_unknown(&tokens, &snapshot);
+        let has_unknown_token = had_records && tokens_unknown(&tokens, &records);
         let (adopted, has_unknown_keeper) =
-            adopt(directory.path(), &loaded.config, &mut snapshot, &mut ledger);
+            adopt(directory.path(), &loaded.config, &mut records, &mut ledger);
         // A database whose log was deleted, or is damaged, is sound, and says less than was recorded.
         let sign = match (has_unknown_token, has_unknown_keeper) {
             (true, _) => Some("it does not have the session of a token file"),
@@ -155,7 +146,7 @@ impl Engine {
             adopted,
             ended: 0,
         };
-        let mut registry = Registry::restore(loaded.config.policy(), snapshot);
+        let mut registry = Registry::restore(loaded.config.policy(), records);
         if loss.why.is_some()
             && let Ok(own) = PinnedProcess::own()
         {

@@ -11,8 +11,8 @@ use mcp_sessiond_proto::state::{ReadStateRequest, StateWrite, WriteStateRequest}
 use mcp_sessiond_proto::streams::{AppendRequest, Cursor, ReplayRequest};
 use mcp_sessiond_proto::{Epoch, Json, SessionId, StreamId};
 use mcp_sessiond_registry::{
-    Claim, Claimant, Effect, OwnerRecord, Records, Registry, Rule, SessionRecord, Ticket,
-    TokenFile, Wants,
+    Claim, Claimant, Effect, OwnerRecord, Record, Registry, Rule, SessionRecord, Ticket, TokenFile,
+    Wants,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -58,7 +58,6 @@ fn numbers() -> impl Iterator<Item = (ProcessId, u8)> {
 
 fn key(number: u8) -> Key {
     Key {
-        recipe: 2,
         what: [number; 32],
         conversation: Conversation::None,
         client: None,
@@ -111,7 +110,7 @@ fn records(directory: &Path) -> [Files; 2] {
     for (host, number) in numbers() {
         let name = "host".into();
         let (multiplexed_keys, ambiguous, losses, rules, names) = Default::default();
-        ledger.record(Effect::SaveOwner(OwnerRecord {
+        ledger.record(Effect::Save(Record::Owner(OwnerRecord {
             host,
             name,
             host_rule: None,
@@ -121,14 +120,17 @@ fn records(directory: &Path) -> [Files; 2] {
             losses,
             rules,
             names,
-        }));
+        })));
         let traits = Traits::unknown("server".into(), KeyDoubt::Executable);
         let claimant = Claimant {
             keys: vec![key(number)],
             ..Claimant::new(host, traits)
         };
-        ledger.record(Effect::SaveClaimant(process(number.into()), claimant));
-        ledger.record(Effect::SaveSession(session(host, number)));
+        ledger.record(Effect::Save(Record::Claimant(
+            process(number.into()),
+            claimant,
+        )));
+        ledger.record(Effect::Save(Record::Session(session(host, number))));
         block_on(ledger.waiter().kept()).expect("it is kept");
     }
     let killed = Files::of(&path);
@@ -146,7 +148,7 @@ fn claim(host: ProcessId, number: u8) -> Claim {
         host_name: "host".into(),
         host_rule: None,
         key: Some(key(number)),
-        former: None,
+        unnamed: None,
         description: SelfDescription::default(),
         program_dir: None,
         program: "server".into(),
@@ -174,12 +176,12 @@ fn sessions_db() {
         files[usize::from(which % 2)].put(&path, mishaps);
         let opened = Ledger::open(directory.path(), BOOT).expect("opened, or made anew");
         let is_whole = mishaps.len() < 5;
-        assert!(!is_whole || opened.discarded.is_none() && opened.snapshot.sessions.len() == 4);
-        let (mut ledger, found) = (opened.ledger, Records::from(opened.snapshot));
+        assert!(!is_whole || opened.discarded.is_none() && opened.records.sessions.len() == 4);
+        let (mut ledger, found) = (opened.ledger, opened.records);
         for (host, number) in numbers() {
             // Each claim gets a registry of its own: a session that was given away is not free for
             // the next.
-            let mut registry = Registry::restore(Config::default().policy(), found.snapshot());
+            let mut registry = Registry::restore(Config::default().policy(), found.clone());
             let traits = Traits::unknown("server".into(), KeyDoubt::Executable);
             let claim = claim(host, number);
             registry.introduce(claim.process, Claimant::new(host, traits));

@@ -2,14 +2,13 @@ mod strategies;
 
 use futures::FutureExt;
 use mcp_sessiond_process::{
-    Conversation, Former, Key, KeyDoubt, ProcessId, SelfDescription, StartTime, Traits,
+    Conversation, Key, KeyDoubt, ProcessId, SelfDescription, StartTime, Traits,
 };
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Label, Loss, RequestId, Resume, SessionId, Siblings};
-use mcp_sessiond_registry::Records;
 use mcp_sessiond_registry::{
-    Claimant, HostRule, KeeperRecord, OwnerRecord, Rule, RuleSource, ServiceRecord, SessionRecord,
-    TokenFile,
+    Claimant, HostRule, KeeperRecord, LostRecords, OwnerRecord, Record, RecordKey, Rule,
+    RuleSource, ServiceRecord, SessionRecord, TokenFile,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -36,13 +35,10 @@ impl Bench {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let Opened {
             ledger,
-            snapshot,
+            records,
             discarded,
         } = open(directory.path(), BOOT);
-        assert_eq!(
-            (Records::from(snapshot), discarded),
-            (Records::default(), None)
-        );
+        assert_eq!((records, discarded), (Records::default(), None));
         Self {
             directory,
             ledger,
@@ -57,7 +53,7 @@ impl Bench {
 
     /// Records something that no other test looks at, and keeps it with all that came before.
     async fn keep(&mut self) -> Result<(), Error> {
-        self.record(Effect::SaveSession(session("kept", 1)));
+        self.record(Effect::Save(Record::Session(session("kept", 1))));
         self.ledger.waiter().kept().await
     }
 
@@ -69,11 +65,9 @@ impl Bench {
     async fn reopen(self, boot: &str) -> (Records, Option<String>) {
         self.ledger.writer.close().await;
         let Opened {
-            snapshot,
-            discarded,
-            ..
+            records, discarded, ..
         } = open(self.directory.path(), boot);
-        (snapshot.into(), discarded)
+        (records, discarded)
     }
 }
 
@@ -96,8 +90,11 @@ fn session(id: &str, epoch: u64) -> SessionRecord {
     SessionRecord {
         id: id.parse().expect("an id"),
         owner,
-        // One of the former recipe: what an upgrade finds is written so.
-        key: Key::from_bytes(&[1; 32]),
+        key: Some(Key {
+            what: [1; 32],
+            conversation: Conversation::None,
+            client: None,
+        }),
         program: "server".into(),
         description: SelfDescription::default(),
         program_dir: None,
@@ -143,7 +140,7 @@ proptest! {
             }
         }
         block_on(bench.ledger.waiter().kept()).expect("it is kept");
-        let expected = Records::from(bench.records.snapshot());
+        let expected = bench.records.clone();
         prop_assert_eq!(block_on(bench.reopen(BOOT)), (expected, None));
     }
 }
@@ -162,8 +159,13 @@ async fn what_cannot_be_read_is_discarded_and_written_anew() {
     let spoil: [fn(&Path); 5] = [
         |path| execute(path, "PRAGMA user_version = 99"),
         |path| execute(path, "DELETE FROM boot"),
-        |path| execute(path, "UPDATE session SET owner = 'nobody'"),
-        |path| execute(path, "DROP TABLE claimant"),
+        |path| {
+            execute(
+                path,
+                "UPDATE record SET value = replace(value, 'start', 'begin')",
+            )
+        },
+        |path| execute(path, "DROP TABLE record"),
         |path| {
             for suffix in ["-wal", "-shm"] {
                 let _ = std::fs::remove_file(path.with_file_name(format!("{FILE}{suffix}")));
@@ -186,24 +188,20 @@ async fn what_cannot_be_read_is_discarded_and_written_anew() {
 
         let Opened {
             mut ledger,
-            snapshot,
+            records,
             discarded,
         } = open(directory.path(), BOOT);
-        assert_eq!(
-            (Records::from(snapshot), discarded.is_some()),
-            (Records::default(), true)
-        );
+        assert_eq!((records, discarded.is_some()), (Records::default(), true));
         let kept = session("kept", 2);
-        ledger.record(Effect::SaveSession(kept.clone()));
+        ledger.record(Effect::Save(Record::Session(kept.clone())));
         ledger.waiter().kept().await.expect("it is kept");
         ledger.writer.close().await;
         let Opened {
-            snapshot,
-            discarded,
-            ..
+            records, discarded, ..
         } = open(directory.path(), BOOT);
-        assert!(snapshot.lost.is_some());
-        assert_eq!((snapshot.sessions, discarded), (vec![kept], None));
+        assert!(records.lost.is_some());
+        let sessions: Vec<SessionRecord> = records.sessions.into_values().collect();
+        assert_eq!((sessions, discarded), (vec![kept], None));
     }
 }
 
@@ -217,11 +215,11 @@ async fn that_records_were_lost_is_there_with_the_first_new_ones() {
     } = bench;
     ledger.writer.close().await;
     let reopened = open(directory.path(), BOOT);
-    assert_eq!(reopened.snapshot.lost, None);
+    assert_eq!(reopened.records.lost, None);
     reopened.ledger.writer.close().await;
     remove(directory.path());
     open(directory.path(), BOOT).ledger.writer.close().await;
-    assert!(open(directory.path(), BOOT).snapshot.lost.is_some());
+    assert!(open(directory.path(), BOOT).records.lost.is_some());
 }
 
 #[tokio::test]
@@ -233,13 +231,13 @@ async fn a_waiter_waits_until_it_is_kept() {
     curious
         .execute_batch("BEGIN IMMEDIATE")
         .expect("nobody is writing");
-    bench.record(Effect::SaveSession(session("a", 1)));
+    bench.record(Effect::Save(Record::Session(session("a", 1))));
     let mut kept = std::pin::pin!(bench.ledger.waiter().kept());
     assert_eq!(kept.as_mut().now_or_never(), None);
     curious.execute_batch("COMMIT").expect("it was begun");
     kept.await.expect("it is kept");
     let count: i64 = curious
-        .query_row("SELECT count(*) FROM session WHERE id = 'a'", [], |row| {
+        .query_row("SELECT count(*) FROM record WHERE key = 'a'", [], |row| {
             row.get(0)
         })
         .expect("it can be read");
@@ -252,14 +250,16 @@ async fn what_could_not_be_written_is_written_later_and_in_order() {
     bench.keep().await.expect("it is kept");
     execute(
         &bench.path(),
-        "CREATE TRIGGER refuse BEFORE INSERT ON session WHEN new.id = 'refused'
+        "CREATE TRIGGER refuse BEFORE INSERT ON record WHEN new.key = 'refused'
          BEGIN SELECT RAISE(ABORT, 'refused'); END",
     );
     let before = bench.ledger.waiter();
     for epoch in 1..4 {
-        bench.record(Effect::SaveSession(session("a", epoch)));
-        bench.record(Effect::SaveSession(session("refused", epoch)));
-        bench.record(Effect::DropSession("kept".parse().expect("an id")));
+        bench.record(Effect::Save(Record::Session(session("a", epoch))));
+        bench.record(Effect::Save(Record::Session(session("refused", epoch))));
+        bench.record(Effect::Drop(RecordKey::Session(
+            "kept".parse().expect("an id"),
+        )));
     }
     for _ in 0..2 {
         let refused = bench.keep().await.expect_err("it is not kept");
@@ -281,7 +281,7 @@ async fn what_could_not_be_written_is_written_later_and_in_order() {
     let read = Connection::open(bench.path()).expect("it is there");
     let refused: i64 = read
         .query_row(
-            "SELECT count(*) FROM session WHERE id = 'refused'",
+            "SELECT count(*) FROM record WHERE key = 'refused'",
             [],
             |row| row.get(0),
         )
@@ -307,8 +307,8 @@ async fn a_full_disk_is_said_and_got_over() {
             program: "x".repeat(10_000),
             ..session(&number.to_string(), number)
         };
-        records.apply(Effect::SaveSession(large.clone()));
-        ledger.record(Effect::SaveSession(large));
+        records.apply(Effect::Save(Record::Session(large.clone())));
+        ledger.record(Effect::Save(Record::Session(large)));
         ledger.waiter().kept()
     };
     let mut number = 0;
@@ -320,11 +320,11 @@ async fn a_full_disk_is_said_and_got_over() {
     while record(&mut ledger, number).await.is_err() {}
     ledger.writer.close().await;
     let Opened {
-        snapshot,
+        records: found,
         discarded,
         ..
     } = open(disk.path(), BOOT);
-    assert_eq!((Records::from(snapshot), discarded), (records, None));
+    assert_eq!((found, discarded), (records, None));
 }
 
 #[tokio::test]
@@ -339,7 +339,7 @@ async fn a_keeper_that_is_to_end_is_on_record_without_its_session() {
         ending: true,
         ..KeeperRecord::new(process, KeeperName(7), "server".into())
     };
-    bench.record(Effect::SaveKeeper(None, keeper));
+    bench.record(Effect::Save(Record::Keeper(None, keeper)));
     bench.keep().await.expect("it is kept");
     let records = bench.records.clone();
     assert_eq!(bench.reopen(BOOT).await, (records, None));
@@ -350,7 +350,10 @@ async fn a_keeper_that_is_to_end_is_on_record_without_its_session() {
 #[tokio::test]
 async fn a_flipped_byte_makes_no_other_session() {
     let mut bench = Bench::new();
-    bench.record(Effect::SaveSession(session("a-session-by-this-name", 1)));
+    bench.record(Effect::Save(Record::Session(session(
+        "a-session-by-this-name",
+        1,
+    ))));
     bench.ledger.waiter().kept().await.expect("it is kept");
     let Bench {
         directory, ledger, ..
@@ -374,15 +377,15 @@ async fn a_flipped_byte_makes_no_other_session() {
         std::fs::write(&path, bytes).expect("written");
         let Opened {
             mut ledger,
-            snapshot,
+            records,
             discarded,
         } = open(directory.path(), BOOT);
         assert!(
-            discarded.is_some() && snapshot.sessions.is_empty(),
+            discarded.is_some() && records.sessions.is_empty(),
             "{at}: {:?}",
-            snapshot.sessions
+            records.sessions
         );
-        ledger.record(Effect::SaveSession(session("kept", 1)));
+        ledger.record(Effect::Save(Record::Session(session("kept", 1))));
         ledger
             .waiter()
             .kept()

@@ -4,8 +4,7 @@
 //!   start time and, where the kernel has it, the inode of its pidfd.
 //! - [`key`]: [`Traits`] are what an instance was started with, digested: no argument and no
 //!   variable. [`Key`] tells the instances of one host apart; it is made of the traits, and of what
-//!   the instance says of itself ([`SelfDescription`]). [`RECIPE`] numbers how; what a running
-//!   host's servers had before an upgrade is found by [`Traits::former_key`].
+//!   the instance says of itself ([`SelfDescription`]).
 //! - [`digest()`], [`Encoder`]: digests of several things together, so that no two different
 //!   sequences are the same bytes.
 //!
@@ -23,8 +22,5 @@ mod key;
 mod process_id;
 
 pub use digest::Encoder;
-pub use key::{
-    Conversation, FORMER_RECIPE, Former, Key, KeyDoubt, KeyDoubtError, RECIPE, SelfDescription,
-    Traits, digest,
-};
+pub use key::{Conversation, Key, KeyDoubt, SelfDescription, Traits, digest};
 pub use process_id::{ProcessId, StartTime, StartTimeError};

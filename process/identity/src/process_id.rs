@@ -4,9 +4,11 @@ use alloc::string::ToString;
 use core::fmt;
 use core::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// Names one process among all that ever ran since the system started. Together with the boot id,
 /// among all.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct ProcessId {
     /// The pid, which is given again once the process is gone.
     pub pid: u32,
@@ -32,7 +34,7 @@ impl ProcessId {
 ///
 /// As text it is what token files are named by: a plain number on Linux,
 /// `<seconds>.<microseconds, 6 digits>` on macOS.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct StartTime(pub u64);
 
 #[cfg(target_os = "macos")]

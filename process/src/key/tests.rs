@@ -1,6 +1,6 @@
 //! The key over made-up facts: what is in it, what is not, and what makes it doubtful.
 
-use mcp_sessiond_identity::{FORMER_RECIPE, Key, RECIPE, SelfDescription};
+use mcp_sessiond_identity::{Key, SelfDescription};
 
 use super::*;
 use crate::variables::ignored;
@@ -246,38 +246,9 @@ fn a_title_is_not_taken_for_arguments() {
 fn digests_are_what_they_were() {
     // They are on record: with another encoding no server would find its session after an upgrade
     // of the daemon. Computed with Python's hashlib.
-    let former = |said: &SelfDescription| traits(|_| {}).former_key(said).expect("certain");
-    let begins = |key: Key| (key.recipe, key.what[..4].to_vec());
-    assert_eq!(
-        begins(former(&SelfDescription::default())),
-        (FORMER_RECIPE, vec![0x40, 0x39, 0xa1, 0x32])
-    );
-    assert_eq!(
-        begins(former(&label("one"))),
-        (FORMER_RECIPE, vec![0xf5, 0xc6, 0x09, 0xcf])
-    );
-    assert_eq!(
-        begins(key(|_| {}).expect("certain")),
-        (RECIPE, vec![0x59, 0x34, 0x60, 0x0b])
-    );
-    assert_eq!(
-        begins(labelled(|_| {}).expect("certain")),
-        (RECIPE, vec![0x99, 0x1a, 0x2d, 0x13])
-    );
-}
-
-#[test]
-fn what_a_daemon_of_the_former_recipe_has_read_makes_its_keys() {
-    let read = traits(|_| {});
-    let former = Traits {
-        core: None,
-        place: None,
-        ..read.clone()
-    };
-    assert_eq!(
-        former.key(&SelfDescription::default()).ok(),
-        read.former_key(&SelfDescription::default())
-    );
+    let begins = |key: Result<Key, KeyDoubt>| key.expect("certain").what[..4].to_vec();
+    assert_eq!(begins(key(|_| {})), [0xbb, 0x97, 0x7e, 0xc4]);
+    assert_eq!(begins(labelled(|_| {})), [0xae, 0x9b, 0x6c, 0x93]);
 }
 
 #[test]
@@ -333,8 +304,8 @@ fn the_name_of_an_entry_alone_makes_no_other_server() {
     };
     let read = traits(|_| {});
     let unnamed = read.key(&of(None)).expect("certain");
-    assert_eq!(read.earlier_key(&of(Some("one"))), Some(unnamed));
+    assert_eq!(read.unnamed_key(&of(Some("one"))), Some(unnamed));
     // Two entries with the same command are two servers all the same.
     assert_ne!(read.key(&of(Some("one"))), read.key(&of(Some("two"))));
-    assert_eq!(read.earlier_key(&of(None)), read.former_key(&of(None)));
+    assert_eq!(read.unnamed_key(&of(None)), None);
 }

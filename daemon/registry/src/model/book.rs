@@ -585,7 +585,7 @@ impl Book {
     fn take_recorded(&mut self, claim: &Claim, key: Key) -> Option<Loss> {
         let losses = &mut self.hosts.get_mut(&claim.host).expect("a host").losses;
         let recorded = losses.remove(&key);
-        let former = claim.former.and_then(|former| losses.remove(&former));
+        let former = claim.unnamed.and_then(|former| losses.remove(&former));
         recorded.or(former)
     }
 
@@ -594,7 +594,7 @@ impl Book {
         let Some(host) = self.hosts.get_mut(&claim.host) else {
             return BTreeSet::new();
         };
-        let led = |key: &Key| claim.key == Some(*key) || claim.former == Some(*key);
+        let led = |key: &Key| claim.key == Some(*key) || claim.unnamed == Some(*key);
         let taken = host.lost_members.extract_if(.., |(key, _), _| led(key));
         taken.map(|((_, of), loss)| (of, loss)).collect()
     }
@@ -643,13 +643,13 @@ impl Book {
     fn is_led(claim: &Claim, entry: &Entry) -> bool {
         entry.owner == claim.host
             && entry.key.is_some()
-            && [claim.key, claim.former].contains(&entry.key)
+            && [claim.key, claim.unnamed].contains(&entry.key)
     }
 
     fn reconsider(&mut self, owner: ProcessId, key: Key) {
         self.end_forbidden(owner, key, None);
         let same =
-            |claim: &Claim| claim.host == owner && [claim.key, claim.former].contains(&Some(key));
+            |claim: &Claim| claim.host == owner && [claim.key, claim.unnamed].contains(&Some(key));
         let waiting: Vec<Claim> = self
             .waiting
             .iter()

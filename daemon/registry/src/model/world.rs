@@ -8,9 +8,7 @@ mod records;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-use mcp_sessiond_identity::{
-    Conversation, FORMER_RECIPE, Key, KeyDoubt, ProcessId, SelfDescription, Traits,
-};
+use mcp_sessiond_identity::{Conversation, Key, KeyDoubt, ProcessId, SelfDescription, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{ClientName, Epoch, Error, Label, Resume, SessionId};
@@ -19,11 +17,11 @@ use super::book::Book;
 use super::check::check;
 use super::keepers::{KeeperModel, backend_name, backend_of};
 use super::{Asks, Cast, Given, KeeperNews, Named, Step, host_row, program_dir, traits};
-use crate::Records;
 use crate::{
     Claim, Claimant, Departure, Digest, Effect, KeeperRecord, Lease, Millis, NO_TOKEN, OwnClaim,
     Policy, Registry, Rule, RuleSource, SessionRecord, Ticket, TokenFile, Wants,
 };
+use crate::{RecordKey, Records};
 
 /// What happens in this order, and counts once it is kept.
 #[derive(Debug)]
@@ -93,10 +91,6 @@ pub(super) struct World {
     openers: HashMap<SessionId, About>,
     /// Sessions that somebody has taken from their holders, or has begun afresh.
     taken: HashSet<SessionId>,
-    /// Sessions with keys of the former recipe: whoever comes for one first, it is that one's.
-    downgraded: HashSet<SessionId>,
-    /// The key of the former recipe for each key that was claimed with.
-    formers: HashMap<Key, Key>,
     told: Vec<SessionId>,
     known: HashMap<SessionId, Known>,
     leases: HashMap<(SessionId, Epoch), ProcessId>,
@@ -107,7 +101,7 @@ impl World {
         let (policy, recorded) = (cast.policy, Records::default());
         Self {
             policy,
-            registry: Registry::restore(policy, recorded.snapshot()),
+            registry: Registry::restore(policy, recorded.clone()),
             book: Book::new(policy, 0, &recorded),
             keepers: KeeperModel::default(),
             now: 0,
@@ -126,8 +120,6 @@ impl World {
             own_facts: HashMap::new(),
             openers: HashMap::new(),
             taken: HashSet::new(),
-            downgraded: HashSet::new(),
-            formers: HashMap::new(),
             told: Vec::new(),
             known: HashMap::new(),
             leases: HashMap::new(),
@@ -220,11 +212,7 @@ impl World {
                 }
             }
             Step::Keep(items) => self.keep(cast, items),
-            Step::Restart {
-                crash,
-                renamed,
-                downgraded,
-            } => self.restart(cast, crash, renamed, downgraded),
+            Step::Restart { crash, renamed } => self.restart(cast, crash, renamed),
         }
         self.apply(cast);
     }
@@ -283,13 +271,10 @@ impl World {
             client: asks.client.map(client),
         };
         self.tickets += 1;
-        let (key, former) = (
+        let (key, unnamed) = (
             claimant.traits.key(&description).ok(),
-            claimant.traits.earlier_key(&description),
+            claimant.traits.unnamed_key(&description),
         );
-        let of_recipe = claimant.traits.former_key(&description);
-        self.formers
-            .extend(key.filter(|key| key.recipe != FORMER_RECIPE).zip(of_recipe));
         let claim = Claim {
             ticket: Ticket(self.tickets),
             id: SessionId::mint(),
@@ -298,7 +283,7 @@ impl World {
             host_name: "host".into(),
             host_rule: host_row(claimant.host),
             key,
-            former,
+            unnamed,
             description: description.clone(),
             program_dir: program_dir(which),
             program: claimant.traits.program,
@@ -396,7 +381,7 @@ impl World {
             host_name: "you".into(),
             host_rule: None,
             key: Some(Key::of_name(&name)),
-            former: None,
+            unnamed: None,
             description: description.clone(),
             program_dir: Some([named.command; 32]),
             program: "server".into(),
@@ -470,7 +455,7 @@ impl World {
             host_name: "host".into(),
             host_rule: host_row(host),
             key: read.key(&description).ok(),
-            former: None,
+            unnamed: None,
             description: description.clone(),
             program_dir: program_dir(which),
             program: read.program.clone(),

@@ -28,14 +28,14 @@ fn a_week_after_it_was_last_asked_for_a_fact_is_gone() {
         .into_iter()
         .for_each(|effect| records.apply(effect));
     // The next daemon knows it, too.
-    let mut registry = Registry::restore(registry.policy, records.snapshot());
+    let mut registry = Registry::restore(registry.policy, records);
     let facts = registry.facts(&server(1), now);
     assert_eq!(facts, knows(Some(Discover::Exits {}), 0));
     now += FACTS_MS;
     assert_eq!(registry.facts(&server(1), now), knows(None, 0));
     assert_eq!(
         registry.take_effects(),
-        [Effect::DropServer(server(1))],
+        [Effect::Drop(RecordKey::Server(server(1)))],
         "it is off the record"
     );
 }

@@ -174,7 +174,7 @@ fn however_a_session_ends_so_does_its_backend() {
         bench.registry.swept(&process(50));
         assert_eq!(
             bench.registry.take_effects(),
-            [Effect::DropKeeper(process(50))]
+            [Effect::Drop(RecordKey::Keeper(process(50)))]
         );
         assert!(bench.registry.is_idle());
     }

@@ -138,9 +138,9 @@ fn a_loss_is_on_record_before_the_keeper_is_off_it() {
     let at =
         |such: &dyn Fn(&Effect) -> bool| effects.iter().position(such).expect("it is recorded");
     let loss = at(
-        &|effect| matches!(effect, Effect::SaveOwner(owner) if owner.losses.iter().any(|(_, loss)| loss.because == Loss::Killed)),
+        &|effect| matches!(effect, Effect::Save(Record::Owner(owner)) if owner.losses.iter().any(|(_, loss)| loss.because == Loss::Killed)),
     );
-    let keeper = at(&|effect| matches!(effect, Effect::SaveKeeper(None, _)));
+    let keeper = at(&|effect| matches!(effect, Effect::Save(Record::Keeper(None, _))));
     assert!(loss < keeper, "{effects:?}");
 }
 
@@ -182,7 +182,7 @@ fn the_loss_of_a_member_is_told_by_its_name_until_somebody_has_said_so() {
     assert_eq!(names(&bench.claim(6)), [""; 0]);
 }
 
-/// The entry of a list has got a name meanwhile, or the daemon another recipe of keys.
+/// The entry of a list has got a name meanwhile.
 #[test]
 fn the_loss_of_a_member_is_confirmed_under_the_key_that_leads_to_its_session_now() {
     let mut bench = Bench::new();
@@ -193,7 +193,7 @@ fn the_loss_of_a_member_is_confirmed_under_the_key_that_leads_to_its_session_now
         let claim = Claim {
             confirms_loss: true,
             key: Some(key(6)),
-            former: Some(KEY),
+            unnamed: Some(KEY),
             ..bench.claim_of(HOST, pid)
         };
         let (_, lease) = bench.tell(claim).pop().expect("an answer");

@@ -286,17 +286,16 @@ fn nothing_is_granted_to_whom_nobody_waits_for_any_more() {
     assert_eq!(bench.claim(4).session, first.session);
 }
 
-/// After an upgrade of the daemon the sessions of a running host still have keys of the former
-/// recipe.
+/// An entry gets a name while its server is kept.
 #[test]
-fn what_the_former_recipe_s_key_leads_to_is_resumed_and_gets_the_new_key() {
+fn what_the_key_without_a_name_leads_to_is_resumed_and_gets_the_key_with_it() {
     let mut bench = Bench::new();
-    let former = Claim {
+    let unnamed = Claim {
         key: Some(key(6)),
         ..bench.claim_of(HOST, 1)
     };
-    let first = granted(bench.tell(former));
-    bench.wait_with_former(2);
+    let first = granted(bench.tell(unnamed));
+    bench.wait_with_name(2);
     let resumed = granted(bench.exit(&[1]));
     assert_eq!(
         (resumed.outcome, &resumed.session),
@@ -317,9 +316,9 @@ fn what_the_former_recipe_s_key_leads_to_is_resumed_and_gets_the_new_key() {
 }
 
 impl Bench {
-    fn wait_with_former(&mut self, pid: u32) {
+    fn wait_with_name(&mut self, pid: u32) {
         let claim = Claim {
-            former: Some(key(6)),
+            unnamed: Some(key(6)),
             ..self.claim_of(HOST, pid)
         };
         assert_eq!(self.tell(claim), []);

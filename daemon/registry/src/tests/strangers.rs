@@ -1,7 +1,5 @@
 //! Which of a host's instances may know of a session.
 
-use mcp_sessiond_identity::Former;
-
 use super::*;
 
 fn traits(core: u8, place: u8) -> Traits {
@@ -12,7 +10,6 @@ fn traits(core: u8, place: u8) -> Traits {
         directory: None,
         conversation: Conversation::None,
         doubt: None,
-        former: Former::default(),
     }
 }
 

@@ -125,7 +125,7 @@ fn it_can_be_begun_afresh_by_whoever_may_have_it() {
     let effects = bench.registry.take_effects();
     assert_eq!(
         effects.last(),
-        Some(&Effect::DropOwner(ProcessId::USER)),
+        Some(&Effect::Drop(RecordKey::Owner(ProcessId::USER))),
         "{effects:?}"
     );
 }

@@ -25,18 +25,12 @@ fn label() -> impl Strategy<Value = Label> {
 }
 
 fn key() -> impl Strategy<Value = Key> {
-    (
-        1..3_u8,
-        any::<[u8; 32]>(),
-        conversation(),
-        any::<Option<[u8; 32]>>(),
-    )
-        .prop_map(|(recipe, what, conversation, client)| Key {
-            recipe,
-            what,
-            conversation,
-            client,
-        })
+    let client = any::<Option<[u8; 32]>>();
+    (any::<[u8; 32]>(), conversation(), client).prop_map(|(what, conversation, client)| Key {
+        what,
+        conversation,
+        client,
+    })
 }
 
 fn conversation() -> impl Strategy<Value = Conversation> {
@@ -120,17 +114,8 @@ fn owner() -> impl Strategy<Value = OwnerRecord> {
 }
 
 fn claimant() -> impl Strategy<Value = Claimant> {
-    let codes = [
-        "executable",
-        "arguments",
-        "rewritten",
-        "directory",
-        "environment",
-        "changed",
-        "gone",
-    ];
-    let doubt = select(codes.to_vec()).prop_map(|code| code.parse::<KeyDoubt>().expect("a doubt"));
-    let digests = any::<[Option<[u8; 32]>; 5]>();
+    let doubt = select(vec![KeyDoubt::Executable, KeyDoubt::Gone]);
+    let digests = any::<[Option<[u8; 32]>; 3]>();
     let keys = proptest::collection::vec(key(), 0..3);
     (
         process(),
@@ -145,7 +130,7 @@ fn claimant() -> impl Strategy<Value = Claimant> {
             |(
                 host,
                 program,
-                [core, place, directory, base, former_place],
+                [core, place, directory],
                 conversation,
                 doubt,
                 keys,
@@ -161,10 +146,6 @@ fn claimant() -> impl Strategy<Value = Claimant> {
                     directory,
                     conversation,
                     doubt,
-                    former: Former {
-                        base,
-                        place: former_place,
-                    },
                 },
                 keys,
             },
@@ -343,22 +324,30 @@ fn server() -> impl Strategy<Value = ServerRecord> {
     )
 }
 
+fn lost_records() -> impl Strategy<Value = LostRecords> {
+    let told = proptest::collection::btree_set((process(), key()), 0..3);
+    (any::<u64>(), told).prop_map(|(since, told)| LostRecords {
+        since: StartTime(since),
+        told,
+    })
+}
+
+fn record() -> impl Strategy<Value = Record> {
+    prop_oneof![
+        owner().prop_map(Record::Owner),
+        (process(), claimant()).prop_map(|(process, claimant)| Record::Claimant(process, claimant)),
+        any_session().prop_map(Record::Session),
+        keeper().prop_map(|(of, keeper)| Record::Keeper(of, keeper)),
+        service().prop_map(Record::Service),
+        service_loss().prop_map(|(of, loss)| Record::ServiceLoss(of, loss)),
+        server().prop_map(Record::Server),
+        lost_records().prop_map(Record::LostRecords),
+    ]
+}
+
 pub(super) fn effect() -> impl Strategy<Value = Effect> {
     prop_oneof![
-        owner().prop_map(Effect::SaveOwner),
-        process().prop_map(Effect::DropOwner),
-        (process(), claimant())
-            .prop_map(|(process, claimant)| Effect::SaveClaimant(process, claimant)),
-        process().prop_map(Effect::DropClaimant),
-        any_session().prop_map(Effect::SaveSession),
-        id().prop_map(Effect::DropSession),
-        keeper().prop_map(|(of, keeper)| Effect::SaveKeeper(of, keeper)),
-        keeper().prop_map(|(_, keeper)| Effect::DropKeeper(keeper.process)),
-        service().prop_map(Effect::SaveService),
-        service().prop_map(|service| Effect::DropService(service.name)),
-        service_loss().prop_map(|(of, loss)| Effect::SaveServiceLoss(of, loss)),
-        service_loss().prop_map(|(_, loss)| Effect::DropServiceLoss(loss.id)),
-        server().prop_map(Effect::SaveServer),
-        server().prop_map(|server| Effect::DropServer(server.server)),
+        record().prop_map(Effect::Save),
+        record().prop_map(|record| Effect::Drop(record.key())),
     ]
 }

@@ -9,7 +9,7 @@ impl Book {
         let rules = self.hosts.get(&claim.host).map(|host| &host.rules);
         let is_awaited = self.unsaid.values().any(|(host, key, _)| {
             *host == claim.host
-                && [claim.key, claim.former].contains(&Some(*key))
+                && [claim.key, claim.unnamed].contains(&Some(*key))
                 && rules.is_some_and(|rules| !rules.contains_key(key))
         });
         self.decide_now(claim)
@@ -23,7 +23,7 @@ impl Book {
         }
         let same = self.numbers(|entry| Self::is_led(claim, entry));
         let holder = |number: &u64| self.entries[number].holder;
-        // By key, then by age: sessions with a key of the former recipe come last.
+        // By key, then by age: sessions of an entry without a name come last.
         let mut same = same;
         same.sort_by_key(|number| (self.entries[number].key != claim.key, *number));
         if let Some(mine) = same

@@ -95,7 +95,7 @@ impl Book {
 
     /// Ends the free entries that this claim may not have.
     pub(super) fn end_forbidden_to(&mut self, claim: &Claim) {
-        for key in [claim.key, claim.former].into_iter().flatten() {
+        for key in [claim.key, claim.unnamed].into_iter().flatten() {
             self.end_forbidden(claim.host, key, Some(claim));
         }
     }
@@ -167,7 +167,7 @@ impl Book {
     /// What this claim is told, which nobody is told again.
     pub(super) fn take_rule(&mut self, claim: &Claim) -> Option<Loss> {
         let rules = &mut self.hosts.get_mut(&claim.host)?.rules;
-        let keys = [claim.key, claim.former].into_iter().flatten();
+        let keys = [claim.key, claim.unnamed].into_iter().flatten();
         let told: Vec<Loss> = keys.filter_map(|key| rules.get_mut(&key)?.take()).collect();
         told.first().copied()
     }

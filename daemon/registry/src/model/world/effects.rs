@@ -41,7 +41,7 @@ impl World {
                 );
             }
             recorded => {
-                if let Effect::DropSession(id) = &recorded {
+                if let Effect::Drop(RecordKey::Session(id)) = &recorded {
                     let session = &self.recorded.sessions[id];
                     let lives = |process: &ProcessId| cast.is_alive(process);
                     let released = self.known.get(id).is_some_and(|known| known.released)
@@ -53,12 +53,12 @@ impl World {
                         "a session that is held ends"
                     );
                 }
-                if let Effect::DropClaimant(process) = &recorded
+                if let Effect::Drop(RecordKey::Claimant(process)) = &recorded
                     && !self.registry.depends_on(process)
                 {
                     self.watched.remove(process);
                 }
-                if let Effect::DropSession(id) = &recorded
+                if let Effect::Drop(RecordKey::Session(id)) = &recorded
                     && let Some(known) = self.known.get_mut(id)
                 {
                     // The file goes at once; a crash may bring the session back.
@@ -120,9 +120,6 @@ impl World {
             assert_eq!(lease.epoch, Epoch(1));
             let former = self.openers.insert(lease.session.clone(), opener.clone());
             assert_eq!(former, None, "an id that was had before");
-            if claim.key.is_some_and(|key| key.recipe == FORMER_RECIPE) {
-                self.downgraded.insert(lease.session.clone());
-            }
             entry.id = Some(lease.session.clone());
         }
         assert_eq!(
@@ -134,16 +131,6 @@ impl World {
         // One that is taken up by its id keeps its key.
         let record = self.registry.session(&lease.session);
         let is_led = record.is_some_and(|record| record.leading_key() == claim.key);
-        if lease.outcome == Outcome::Resumed && is_led && self.downgraded.remove(&lease.session) {
-            let about = self
-                .openers
-                .get_mut(&lease.session)
-                .expect("a session that somebody opened");
-            about.description = SelfDescription {
-                label: about.description.label.take(),
-                ..opener.description.clone()
-            };
-        }
         // The name of an entry alone makes no other server: whoever resumes it with a name gives it
         // that name, and its own process has it still, with a name or without.
         let gets_name = |about: &About| {
@@ -166,17 +153,6 @@ impl World {
                 .description
                 .entry
                 .clone_from(&opener.description.entry);
-        }
-        // The process that opened it by the former recipe has it still, whatever it says of itself
-        // now.
-        if let Some(about) = about
-            .as_mut()
-            .filter(|_| self.downgraded.contains(&lease.session))
-        {
-            about.description = SelfDescription {
-                label: about.description.label.take(),
-                ..opener.description.clone()
-            };
         }
         assert_eq!(about.as_ref(), Some(&opener), "somebody else's session");
         assert!(

@@ -75,38 +75,7 @@ impl World {
         }
     }
 
-    /// Turns the records into those of a daemon of the former recipe, which knew neither clients
-    /// nor entries.
-    fn downgrade(&mut self) {
-        let says_more = |record: &SessionRecord| {
-            record.description.client.is_some() || record.description.entry.is_some()
-        };
-        if self.kept.sessions.values().any(says_more) {
-            return;
-        }
-        let former = |key: Key| self.formers.get(&key).copied().unwrap_or(key);
-        for record in self.kept.sessions.values_mut() {
-            record.key = record.key.map(former);
-        }
-        for owner in self.kept.owners.values_mut() {
-            for (key, _) in &mut owner.losses {
-                *key = former(*key);
-            }
-            let rules = owner.rules.iter();
-            owner.rules = rules.map(|(key, rule)| (former(*key), *rule)).collect();
-        }
-        for claimant in self
-            .kept
-            .claimants
-            .values_mut()
-            .filter(|claimant| claimant.traits.former.base.is_some())
-        {
-            (claimant.traits.core, claimant.traits.place) = (None, None);
-            claimant.keys.clear();
-        }
-    }
-
-    pub(super) fn restart(&mut self, cast: &Cast, crash: bool, renamed: bool, downgraded: bool) {
+    pub(super) fn restart(&mut self, cast: &Cast, crash: bool, renamed: bool) {
         if !crash {
             self.take_in_exits(cast);
             self.keep(cast, usize::MAX);
@@ -126,22 +95,11 @@ impl World {
         self.claims.clear();
         self.facts.clear();
         self.exits.clear();
-        if downgraded {
-            self.downgrade();
-        }
         self.recorded = self.kept.clone();
-        self.registry = Registry::restore(self.policy, self.kept.snapshot());
+        self.registry = Registry::restore(self.policy, self.kept.clone());
         self.registry.at(self.now);
-        // A resumption that was lost in the crash has given no session the newer key.
-        let is_former =
-            |record: &&SessionRecord| record.key.is_some_and(|key| key.recipe == FORMER_RECIPE);
-        self.downgraded = self
-            .registry
-            .sessions()
-            .filter(is_former)
-            .map(|record| record.id.clone())
-            .collect();
-        // Nor a name: nobody had the answer yet, which waits for the record.
+        // A resumption that was lost in the crash has given no session a name: nobody had the answer
+        // yet, which waits for the record.
         for record in self.registry.sessions() {
             if let (None, Some(about)) =
                 (&record.description.entry, self.openers.get_mut(&record.id))
