@@ -301,8 +301,10 @@ fn find(
 const SUFFIXES: [&str; 3] = ["", "-wal", "-shm"];
 
 fn remove(directory: &Path) {
-    for suffix in SUFFIXES {
-        let _ = std::fs::remove_file(directory.join(format!("{FILE}{suffix}")));
+    for file in [FILE, SET_ASIDE] {
+        for suffix in SUFFIXES {
+            let _ = std::fs::remove_file(directory.join(format!("{file}{suffix}")));
+        }
     }
 }
 

@@ -136,10 +136,10 @@ pub struct FrontLease {
     pub resume: Resume,
     /// When its host started it, or the outermost launcher before it: the latest ms that it can have
     /// been, of the clock that start times are read from. 0: that is not known.
-    #[serde(default, with = "crate::text")]
+    #[serde(with = "crate::text")]
     pub started_ms: u64,
     /// How soon after a close that has to be, in ms, where the host names the conversation.
-    #[serde(default, with = "crate::text")]
+    #[serde(with = "crate::text")]
     pub closed_again_ms: u64,
 }
 
@@ -178,18 +178,17 @@ pub struct Kept {
     #[serde(with = "crate::text")]
     pub linger_ms: u64,
     /// How long it stays after its front has said that it leaves, in ms.
-    #[serde(default = "closed_linger_ms", with = "crate::text")]
+    #[serde(with = "crate::text")]
     pub closed_linger_ms: u64,
     /// How long the backend may take to answer a ping before the keeper answers it in its place, in
     /// ms.
-    #[serde(default = "ping_wait_ms", with = "crate::text")]
+    #[serde(with = "crate::text")]
     pub ping_wait_ms: u64,
     /// How many orderly closes within `closes_ms` give the host a fresh backend: a user tries to
     /// repair it by reconnecting.
-    #[serde(default = "closes")]
     pub closes: u32,
     /// The time within which they are counted, in ms.
-    #[serde(default = "closes_ms", with = "crate::text")]
+    #[serde(with = "crate::text")]
     pub closes_ms: u64,
     /// How long a request of the backend waits for a front that can answer it, in ms.
     #[serde(with = "crate::text")]
@@ -214,28 +213,6 @@ pub struct Kept {
     pub discover: Option<Discover>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
-fn is_unknown(time_ms: &u64) -> bool {
-    *time_ms == 0
-}
-
-// Defaults for a daemon of a version that does not say.
-fn closed_linger_ms() -> u64 {
-    30_000
-}
-
-fn ping_wait_ms() -> u64 {
-    1_500
-}
-
-fn closes() -> u32 {
-    3
-}
-
-fn closes_ms() -> u64 {
-    60_000
-}
-
 /// How a front has left. Sent by the keeper.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -250,7 +227,7 @@ pub struct LeftRequest {
     pub orderly: bool,
     /// When it has said so, in ms of the clock that start times of processes are read from
     /// (`CLOCK_BOOTTIME` on Linux). 0: that is not known.
-    #[serde(default, with = "crate::text", skip_serializing_if = "is_unknown")]
+    #[serde(with = "crate::text")]
     pub at_ms: u64,
     /// Whether any front has had the backend do more than greet and list.
     pub used: bool,
@@ -413,7 +390,7 @@ pub enum KeeperRequest {
     /// What the backend wrote to its standard error.
     Errors {
         /// Without the first so many bytes since the keeper started: `next` of the former answer.
-        #[serde(default, with = "crate::text")]
+        #[serde(with = "crate::text")]
         after: u64,
     },
     /// The backend is to be replaced by a fresh one.

@@ -73,11 +73,11 @@ const PURE: [(&str, &[&str]); 5] = [
     ),
     (
         "process/identity",
-        &["mcp-sessiond-proto", "sha2", "thiserror"],
+        &["mcp-sessiond-proto", "serde", "sha2", "thiserror"],
     ),
     (
         "daemon/registry",
-        &["mcp-sessiond-identity", "mcp-sessiond-proto"],
+        &["mcp-sessiond-identity", "mcp-sessiond-proto", "serde"],
     ),
     (
         "proxy/relay",

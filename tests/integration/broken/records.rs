@@ -67,6 +67,7 @@ fn assert_one_server(spoil: fn(&Path), why: &str, keeps: Keeps) {
     }
     daemon.kill();
     spoil(&world.directory());
+    let was_there = world.directory().join(DATABASE).exists();
     daemon.start_again();
     let is_kept = keeps == Keeps::Attached;
     let (adopted, ended) = if is_kept { (1, 0) } else { (0, 1) };
@@ -74,6 +75,8 @@ fn assert_one_server(spoil: fn(&Path), why: &str, keeps: Keeps) {
         "servers_found_again={adopted} servers_ended={ended}"
     ));
     assert!(line.contains(why), "{line}");
+    let aside = world.directory().join("sessions.db.set-aside");
+    assert_eq!(aside.exists(), was_there);
     let is_gone = !lives(server) && !lives(backend.keeper);
     assert_eq!(
         is_gone, !is_kept,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use mcp_sessiond_client::{Directory, Error};
+use mcp_sessiond_client::Directory;
 use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest, Written};
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_proxy::keeper::dial::{DialError, dial};
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::line::{Line, last_of, whole_lines};
 use super::{NoLog, PAUSE};
-use crate::inventory::{Server, keeper_status};
+use crate::inventory::Server;
 
 /// What its keeper has of it.
 pub(super) struct ServerStderr {
@@ -49,13 +49,6 @@ impl ServerStderr {
             Ok(Written { text, next, .. }) => {
                 self.next = Some(next);
                 text
-            }
-            // A keeper of a former version.
-            Err(DialError::Refused(Error::InvalidArgument { .. })) => {
-                match keeper_status(&self.socket) {
-                    (Some(status), ..) => status.stderr,
-                    (None, why, _) => return Err(NoLog(why.unwrap_or_default())),
-                }
             }
             Err(error) => return Err(NoLog(error.to_string())),
         };
