@@ -46,6 +46,7 @@ use mcp_sessiond_process::signals::not_ignored;
 use mcp_sessiond_process::socket::Listener;
 use mcp_sessiond_process::{ListenerLock, PinnedProcess, ProcessId, StartTime, runtime};
 use mcp_sessiond_proto::backends::{EndingRequest, KEEPER_VERSION, KeepRequest, Kept};
+use mcp_sessiond_proto::client::Client;
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::services::FindRequest;
 use mcp_sessiond_proto::{
@@ -206,10 +207,7 @@ async fn start(args: Errand, mask: GivenMask, spare: Spare) -> Result<(), Report
         Err(error) => {
             placed.unlink();
             // Else the end of this process would count as the loss of a server.
-            let told = control.call(|connection, context| {
-                let request = nothing_started.clone();
-                async move { connection.backend_ending(context, request).await }
-            });
+            let told = control.ask(Client::backend_ending, nothing_started.clone());
             drop(tokio::time::timeout(TOLD_WAIT, told).await);
             if !is_awaited {
                 return Err(failed(
@@ -322,16 +320,13 @@ async fn claim_shared(control: &Control, key: &str, program: &Program) -> Result
         SessionError::Refused(Error::NameTaken { sentence }) => Report::NoLease(sentence),
         error => Report::Failed(error.to_string()),
     })?;
-    let found = control.call(|connection, context| {
-        let request = FindRequest {
-            session: claimed.session.clone(),
-            epoch: claimed.epoch,
-            service: None,
-            backend: None,
-        };
-        async move { connection.find_backend(context, request).await }
-    });
-    match found.await {
+    let request = FindRequest {
+        session: claimed.session.clone(),
+        epoch: claimed.epoch,
+        service: None,
+        backend: None,
+    };
+    match control.ask(Client::find_backend, request).await {
         Ok(None) => Ok(claimed),
         // The records were lost, and its lease with them.
         Ok(Some(found)) => Err(Report::NoLease(format!(
@@ -344,10 +339,7 @@ async fn claim_shared(control: &Control, key: &str, program: &Program) -> Result
 
 async fn register(control: &Control, request: KeepRequest) -> Result<Kept, Report> {
     let is_services = request.service.is_some();
-    let kept = control.call(|connection, context| {
-        let request = request.clone();
-        async move { connection.keep_backend(context, request).await }
-    });
+    let kept = control.ask(Client::keep_backend, request);
     let kept = kept.await;
     control.hang_up();
     kept.map_err(|error| match error {

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_sessiond_proto::client::CallError;
+use mcp_sessiond_proto::backends::Backend;
+use mcp_sessiond_proto::client::{CallError, Client};
+use mcp_sessiond_proto::facts::Facts;
+use mcp_sessiond_proto::services::ServiceLoss;
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error};
 
 use crate::connection::Connection;
@@ -11,6 +14,39 @@ use crate::connections::Connections;
 use crate::error::SessionError;
 use crate::options::Options;
 use crate::runtime::driven;
+
+/// What a method answers.
+pub trait Answer {
+    /// What was asked for.
+    type Value;
+
+    /// It, unless the daemon has refused.
+    ///
+    /// # Errors
+    /// The daemon's.
+    fn value(self) -> Result<Self::Value, Error>;
+}
+
+impl<T> Answer for Result<T, Error> {
+    type Value = T;
+    fn value(self) -> Self {
+        self
+    }
+}
+
+/// What may be asked for is refused to nobody.
+macro_rules! never_refused {
+    ($($answer:ty),*) => {
+        $(impl Answer for $answer {
+            type Value = Self;
+            fn value(self) -> Result<Self, Error> {
+                Ok(self)
+            }
+        })*
+    };
+}
+
+never_refused!((), Facts, Vec<Backend>, Vec<ServiceLoss>);
 
 /// Calls the daemon, whatever happens to it between two calls, or during one: a connection that
 /// breaks is made anew, and a daemon that is not there is started, within the timeout of the
@@ -37,6 +73,23 @@ impl Control {
         )
         .await?;
         Ok(claimed)
+    }
+
+    /// Asks by a method of the connection, such as `Client::release`. It may be repeated without harm.
+    ///
+    /// # Errors
+    /// [`SessionError`], when the daemon refused or the time was over.
+    pub async fn ask<R: Clone, A: Answer>(
+        &self,
+        method: impl AsyncFn(&Client, Duration, R) -> Result<A, CallError>,
+        request: R,
+    ) -> Result<A::Value, SessionError> {
+        let method = &method;
+        self.call(|connection, within| {
+            let request = request.clone();
+            async move { Ok(method(&connection, within, request).await?.value()) }
+        })
+        .await
     }
 
     /// One call, which may be repeated without harm.

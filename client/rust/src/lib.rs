@@ -158,7 +158,7 @@ mod tests;
 #[cfg(feature = "control")]
 pub use connection::{CONNECT_TIMEOUT, Connection, connect};
 #[cfg(feature = "control")]
-pub use control::Control;
+pub use control::{Answer, Control};
 #[cfg(feature = "sessions")]
 pub use credential::credential;
 #[cfg(feature = "control")]

@@ -18,12 +18,13 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use axum::routing::{get, post};
 use axum::{Extension, Router, middleware};
 use mcp_sessiond_client::{
-    CallError, Caller, Connection, Control, Directory, Error, Options, Session, SessionError,
-    SessionId, SessionStatus, SessionView, Sessions,
+    Caller, Control, Directory, Error, Options, Session, SessionError, SessionId, SessionStatus,
+    SessionView, Sessions,
 };
 use mcp_sessiond_proto::backends::{
     Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest, StopReason, StopRequest,
 };
+use mcp_sessiond_proto::client::Client;
 use mcp_sessiond_proto::debug::{InspectRequest, PAGE_MAX, Page};
 use mcp_sessiond_proto::sessions::SessionRef;
 use mcp_sessiond_proto::{ServiceName, paths};
@@ -322,10 +323,7 @@ impl Inspector {
             epoch: None,
             caller: Some(caller.clone()),
         };
-        let viewed = self.control.call(|connection, context| {
-            let of = of.clone();
-            async move { connection.get_session(context, of).await }
-        });
+        let viewed = self.control.ask(Client::get_session, of);
         let viewed = within_hold(self.settings().hold, async {
             match viewed.await {
                 Err(SessionError::Refused(Error::BindingMismatch | Error::UnknownSession)) => {
@@ -359,10 +357,7 @@ impl Inspector {
             backend: None,
             why: StopReason::default(),
         };
-        let stopped = self.control.call(|connection, context| {
-            let request = request.clone();
-            async move { connection.stop_backend(context, request).await }
-        });
+        let stopped = self.control.ask(Client::stop_backend, request);
         self.daemons(async {
             match stopped.await {
                 // None runs.
@@ -381,10 +376,7 @@ impl Inspector {
         let mut all: Vec<Backend> = Vec::new();
         loop {
             let after = all.last().map(|last| last.session.clone());
-            let page = self.control.call(|connection: Connection, context| {
-                let page = Page { after: after.clone() };
-                async move { Ok::<_, CallError>(Ok(connection.list_backends(context, page).await?)) }
-            });
+            let page = self.control.ask(Client::list_backends, Page { after });
             let page = self.daemons(page).await?;
             let more = page.len() >= PAGE_MAX;
             all.extend(page);
@@ -405,14 +397,11 @@ impl Inspector {
         id: &SessionId,
         now: Option<&LiveStatus>,
     ) -> Result<Vec<Stream>, Refusal> {
-        let owner = Some(format!("service {}", self.service()));
-        let inspected = self.control.call(|connection, context| {
-            let request = InspectRequest {
-                session: id.clone(),
-                owner: owner.clone(),
-            };
-            async move { connection.inspect_session(context, request).await }
-        });
+        let request = InspectRequest {
+            session: id.clone(),
+            owner: Some(format!("service {}", self.service())),
+        };
+        let inspected = self.control.ask(Client::inspect_session, request);
         let inspected = self.daemons(inspected).await?;
         let streams = inspected.into_iter().flat_map(|one| one.streams);
         Ok(streams.map(|stream| Stream::new(stream, now)).collect())

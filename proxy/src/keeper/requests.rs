@@ -11,6 +11,7 @@ use mcp_sessiond_proto::backends::frame::{FrameBuffer, Kind};
 use mcp_sessiond_proto::backends::{
     Attach, FrontLease, FrontRequest, KeeperReply, KeeperRequest, ProcessRef, relayed_max,
 };
+use mcp_sessiond_proto::client::Client;
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
 use mcp_sessiond_proto::{BackendName, Error, KeeperName, Resume, ServiceName, SessionId};
@@ -337,10 +338,7 @@ async fn check_lease(attach: &Attach, context: &KeeperContext) -> LeaseCheck {
         keeper: context.keeper,
         epoch: attach.epoch,
     };
-    let said = context.control.call(|connection, context| {
-        let request = request.clone();
-        async move { connection.check_front(context, request).await }
-    });
+    let said = context.control.ask(Client::check_front, request);
     let said = said.await;
     // One connection for each front's check, not a lasting one for each keeper.
     context.control.hang_up();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mcp_sessiond_client::{Control, Options, SessionError, Start};
 use mcp_sessiond_process::runtime;
 use mcp_sessiond_proto::backends::{StopReason, StopRequest};
+use mcp_sessiond_proto::client::Client;
 use mcp_sessiond_proto::services::FindRequest;
 use mcp_sessiond_proto::types::{LeaseRef, LossToldRequest};
 use mcp_sessiond_proto::{BackendName, LossId};
@@ -52,16 +53,13 @@ impl SessionCalls {
             return;
         };
         // The daemon is asked again and again while a backend is being ended.
-        let gone = control.call(|connection, context| {
-            let request = FindRequest {
-                session: session.clone(),
-                epoch,
-                service: None,
-                backend: self.backend.clone(),
-            };
-            async move { connection.find_backend(context, request).await }
-        });
-        drop(gone.await);
+        let request = FindRequest {
+            session,
+            epoch,
+            service: None,
+            backend: self.backend,
+        };
+        drop(control.ask(Client::find_backend, request).await);
     }
 
     /// Has the daemon end it, for this reason. It may not be gone yet when this returns.
@@ -80,11 +78,7 @@ impl SessionCalls {
         let Some(lease) = lease else { return };
         let options = self.options.start(Start::Never);
         let control = Control::new(options.timeout(RELEASE_WAIT));
-        let released = control.call(|connection, context| {
-            let lease = lease.clone();
-            async move { connection.release(context, lease).await }
-        });
-        drop(released.await);
+        drop(control.ask(Client::release, lease).await);
     }
 
     /// None where there is no session, or the daemon was not told.
@@ -101,11 +95,7 @@ impl SessionCalls {
             why,
         };
         let control = Control::new(self.options.clone().timeout(STOP_WAIT));
-        let stopped = control.call(|connection, context| {
-            let request = request.clone();
-            async move { connection.stop_backend(context, request).await }
-        });
-        match stopped.await {
+        match control.ask(Client::stop_backend, request).await {
             Ok(()) | Err(SessionError::Refused(_)) => Some((control, lease)),
             Err(_) => None,
         }
@@ -124,9 +114,5 @@ pub(super) fn loss_told(options: Options, lease: LeaseRef, loss: LossId) {
         losses: vec![loss],
     };
     let control = Control::new(options.timeout(RELEASE_WAIT));
-    let told = control.call(|connection, context| {
-        let request = request.clone();
-        async move { connection.loss_told(context, request).await }
-    });
-    drop(runtime.block_on(told));
+    drop(runtime.block_on(control.ask(Client::loss_told, request)));
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use mcp_sessiond_client::{Control, Options};
+use mcp_sessiond_proto::client::Client;
 use mcp_sessiond_proto::facts::{
     Discover, Facts, FactsRequest, LearnRequest, Learned, PROBES_MAX, ServerDigest,
 };
@@ -83,10 +84,7 @@ impl ServerFacts {
         let request = FactsRequest {
             server: self.server.clone(),
         };
-        let found = self.control.call(|connection, context| {
-            let request = request.clone();
-            async move { connection.find_facts(context, request).await.map(Ok) }
-        });
+        let found = self.control.ask(Client::find_facts, request);
         let found = timeout(self.wait, found).await;
         self.control.hang_up();
         found.ok().and_then(Result::ok).unwrap_or_default()
@@ -114,10 +112,7 @@ impl ServerFacts {
             server: self.server.clone(),
             learned,
         };
-        let told = self.control.call(|connection, context| {
-            let request = request.clone();
-            async move { connection.learn_fact(context, request).await.map(Ok) }
-        });
+        let told = self.control.ask(Client::learn_fact, request);
         drop(timeout(self.wait, told).await);
         self.control.hang_up();
     }

@@ -15,6 +15,7 @@ use mcp_sessiond_client::{
 };
 use mcp_sessiond_process::{self as process, executable};
 use mcp_sessiond_proto::backends::{Attach, Backend, KeeperReply, KeeperRequest, StopReason};
+use mcp_sessiond_proto::client::Client;
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::services::FindRequest;
 use mcp_sessiond_proto::types::LeaseRef;
@@ -499,17 +500,14 @@ impl KeeperConnector {
 
     /// The session's backend, as the daemon knows it.
     async fn find_backend(&self, lease: &LeaseRef) -> Result<Option<Backend>, SessionError> {
-        let found = self.control.call(|connection, context| {
-            let LeaseRef { session, epoch } = lease.clone();
-            let request = FindRequest {
-                session,
-                epoch,
-                service: None,
-                backend: self.backend.clone(),
-            };
-            async move { connection.find_backend(context, request).await }
-        });
-        found.await
+        let LeaseRef { session, epoch } = lease.clone();
+        let request = FindRequest {
+            session,
+            epoch,
+            service: None,
+            backend: self.backend.clone(),
+        };
+        self.control.ask(Client::find_backend, request).await
     }
 
     /// Whether the daemon still takes this keeper for the session's.

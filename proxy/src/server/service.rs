@@ -23,6 +23,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use mcp_sessiond_client::{Control, Options as ControlOptions, SessionError, Start};
 use mcp_sessiond_process::executable;
 use mcp_sessiond_proto::backends::{StopReason, StopRequest};
+use mcp_sessiond_proto::client::Client;
 use mcp_sessiond_proto::debug::Page;
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::services::{FindRequest, ServeRequest, ServiceLease, ServiceLossesRequest};
@@ -309,11 +310,7 @@ impl Service {
         let mut sessions = BTreeSet::new();
         let mut after = None;
         loop {
-            let page = Page { after };
-            let listed = self.0.control.call(|connection, context| {
-                let page = page.clone();
-                async move { Ok(Ok(connection.list_backends(context, page).await?)) }
-            });
+            let listed = self.0.control.ask(Client::list_backends, Page { after });
             let Ok(listed) = listed.await else { break };
             after = listed.last().map(|backend| backend.session.clone());
             if after.is_none() {
@@ -331,10 +328,7 @@ impl Service {
                 backend: None,
                 why: StopReason::default(),
             };
-            self.0.control.call(move |connection, context| {
-                let request = request.clone();
-                async move { connection.stop_backend(context, request).await }
-            })
+            self.0.control.ask(Client::stop_backend, request)
         });
         futures::future::join_all(stopping).await;
         sessions.into_iter().collect()
@@ -347,10 +341,8 @@ impl Service {
             service: Some(self.0.name.clone()),
             session: Some(session.clone()),
         };
-        let listed = self.0.control.call(|connection, context| {
-            let request = request.clone();
-            async move { Ok(Ok(connection.list_service_losses(context, request).await?)) }
-        });
+        let control = &self.0.control;
+        let listed = control.ask(Client::list_service_losses, request);
         let listed = listed.await.unwrap_or_default();
         listed.into_iter().map(|listed| listed.loss).collect()
     }
@@ -364,10 +356,7 @@ impl Service {
             service: Some(self.0.name.clone()),
             losses,
         };
-        let told = self.0.control.call(|connection, context| {
-            let request = request.clone();
-            async move { connection.loss_told(context, request).await }
-        });
+        let told = self.0.control.ask(Client::loss_told, request);
         drop(told.await);
     }
 
@@ -412,10 +401,7 @@ impl Service {
             backend: None,
             why: StopReason::KeeperHung(keeper),
         };
-        let ended = self.0.control.call(|connection, context| {
-            let request = request.clone();
-            async move { connection.stop_backend(context, request).await }
-        });
+        let ended = self.0.control.ask(Client::stop_backend, request);
         match ended.await {
             Err(SessionError::Refused(Error::UnknownBackend)) => Ok(()),
             ended => ended,
@@ -456,10 +442,7 @@ impl Service {
                 service,
                 backend: name.cloned(),
             };
-            let found = self.0.control.call(|connection, context| {
-                let request = request.clone();
-                async move { connection.find_backend(context, request).await }
-            });
+            let found = self.0.control.ask(Client::find_backend, request);
             match found.await {
                 Ok(found) => return Ok(found.map(|backend| backend.keeper)),
                 // The daemon has lost its records, and the lease with them.
@@ -574,10 +557,7 @@ impl Service {
             service: self.0.name.clone(),
             epoch: self.epoch(),
         };
-        let released = self.0.control.call(|connection, context| {
-            let request = request.clone();
-            async move { connection.release_service(context, request).await }
-        });
+        let released = self.0.control.ask(Client::release_service, request);
         released.await
     }
 }
@@ -603,10 +583,7 @@ async fn lease_name(control: &Control, name: &ServiceName) -> Result<Epoch, NotL
         service: name.clone(),
         until_ms: None,
     };
-    let leased = control.call(|connection, context| {
-        let request = request.clone();
-        async move { connection.lease_service(context, request).await }
-    });
+    let leased = control.ask(Client::lease_service, request);
     match leased.await {
         Ok(served) => Ok(served.epoch),
         Err(SessionError::Refused(Error::ServiceTaken { pid, since_ms })) => {

@@ -9,6 +9,7 @@ use mcp_sessiond_proto::backends::frame::{Frame, Kind};
 use mcp_sessiond_proto::backends::{
     Attach, Attached, CountedRequest, Counts, KeeperReply, LeftRequest, ProcessRef, Remembered,
 };
+use mcp_sessiond_proto::client::Client;
 use mcp_sessiond_proto::{Epoch, Error, Resume};
 use tokio::time::{Instant, timeout};
 
@@ -317,14 +318,12 @@ impl Keeper {
         };
         // If the daemon does not get this, the session counts as used and cut off, and is kept for
         // longer.
-        self.left_told = Some(self.notify_daemon(move |connection, context| {
-            let request = request.clone();
-            async move { connection.front_left(context, request).await }
+        self.left_told = Some(self.notify_daemon(|control| async move {
+            control.ask(Client::front_left, request).await
         }));
     }
 
-    /// Tells the daemon how many messages were lost and parked, unless it knows. An older daemon
-    /// refuses that.
+    /// Tells the daemon how many messages were lost and parked, unless it knows.
     pub(super) fn report_counts(&self) {
         tokio::spawn(self.counts_report());
     }
@@ -349,10 +348,7 @@ impl Keeper {
             if request.told == counted {
                 return;
             }
-            let telling = control.call(|connection, context| {
-                let request = request.clone();
-                async move { connection.backend_counted(context, request).await }
-            });
+            let telling = control.ask(Client::backend_counted, request);
             if telling.await.is_ok() {
                 let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
                 told.lost = told.lost.max(counted.lost);

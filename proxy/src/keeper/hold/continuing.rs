@@ -5,6 +5,7 @@ use mcp_sessiond_client::SessionError;
 use mcp_sessiond_process::PinnedProcess;
 use mcp_sessiond_proto::backends::frame::{Frame, Kind};
 use mcp_sessiond_proto::backends::{Attached, FrontRequest, KeeperReply};
+use mcp_sessiond_proto::client::Client;
 use mcp_sessiond_proto::{Epoch, Error};
 use tokio::time::{Instant, timeout};
 
@@ -152,10 +153,7 @@ impl Keeper {
                 keeper: *keeper,
                 epoch,
             };
-            let asked = self.control.call(|connection, context| {
-                let request = request.clone();
-                async move { connection.check_front(context, request).await }
-            });
+            let asked = self.control.ask(Client::check_front, request);
             match timeout(LAST_LINES_WAIT, asked).await {
                 Ok(Ok(_)) => return true,
                 Ok(Err(SessionError::Refused(Error::StaleEpoch { newest, .. }))) => epoch = newest,

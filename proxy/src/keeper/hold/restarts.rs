@@ -4,13 +4,14 @@ use std::io;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use mcp_sessiond_client::{CallError, Connection};
+use mcp_sessiond_client::Control;
 use mcp_sessiond_process::{PinnedProcess, note};
 use mcp_sessiond_proto::backends::frame::Kind;
 use mcp_sessiond_proto::backends::{EndingRequest, StartedRequest, ended_sentence};
+use mcp_sessiond_proto::client::Client;
 use mcp_sessiond_proto::end_note::EndNote;
 use mcp_sessiond_proto::facts::{LearnRequest, Learned};
-use mcp_sessiond_proto::{Error, Loss, paths};
+use mcp_sessiond_proto::{Loss, paths};
 use nix::unistd::Pid;
 use signal_hook_tokio::Signals;
 use tokio::task::JoinHandle;
@@ -147,10 +148,9 @@ impl Keeper {
             pid: backend.as_raw().unsigned_abs(),
             why,
         };
-        self.notify_daemon(move |connection, context| {
-            let request = request.clone();
-            async move { connection.backend_started(context, request).await }
-        });
+        self.notify_daemon(
+            |control| async move { control.ask(Client::backend_started, request).await },
+        );
     }
 
     /// The backend was a launcher, and has left another process in its place.
@@ -172,23 +172,17 @@ impl Keeper {
             return;
         };
         let request = LearnRequest { server, learned };
-        self.notify_daemon(move |connection, context| {
-            let request = request.clone();
-            async move { connection.learn_fact(context, request).await.map(Ok) }
-        });
+        self.notify_daemon(|control| async move { control.ask(Client::learn_fact, request).await });
     }
 
     /// Tells the daemon something, without waiting for the answer.
-    pub(super) fn notify_daemon<F>(
-        &self,
-        call: impl Fn(Connection, Duration) -> F + Send + Sync + 'static,
-    ) -> JoinHandle<()>
+    pub(super) fn notify_daemon<F>(&self, tell: impl FnOnce(Control) -> F) -> JoinHandle<()>
     where
-        F: Future<Output = Result<Result<(), Error>, CallError>> + Send,
+        F: Future<Output: Send> + Send + 'static,
     {
-        let control = self.control.clone();
+        let (control, telling) = (self.control.clone(), tell(self.control.clone()));
         tokio::spawn(async move {
-            drop(control.call(call).await);
+            drop(telling.await);
             control.hang_up();
         })
     }
@@ -207,11 +201,7 @@ impl Keeper {
                 keeper,
                 why,
             };
-            let told = control.call(|connection, context| {
-                let request = request.clone();
-                async move { connection.backend_ending(context, request).await }
-            });
-            drop(told.await);
+            drop(control.ask(Client::backend_ending, request).await);
             control.hang_up();
         }
     }

@@ -1,6 +1,7 @@
 //! A backend that hosts share: lines between the relay and its clients.
 
 use mcp_sessiond_process::{PinnedProcess, ProcessId};
+use mcp_sessiond_proto::client::Client;
 use mcp_sessiond_proto::types::LossToldRequest;
 use tokio::time::Instant;
 
@@ -65,10 +66,7 @@ impl Keeper {
             service: None,
             losses,
         };
-        self.notify_daemon(move |connection, context| {
-            let request = request.clone();
-            async move { connection.loss_told(context, request).await }
-        });
+        self.notify_daemon(|control| async move { control.ask(Client::loss_told, request).await });
     }
 
     /// Passes on what clients and relay have for each other, as far as the relay has room.

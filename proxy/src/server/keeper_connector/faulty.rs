@@ -5,6 +5,7 @@ use std::time::Instant;
 use mcp_sessiond_client::{Error, SessionError};
 use mcp_sessiond_proto::KeeperName;
 use mcp_sessiond_proto::backends::{StopReason, StopRequest};
+use mcp_sessiond_proto::client::Client;
 use mcp_sessiond_proto::debug::Page;
 use mcp_sessiond_proto::types::LeaseRef;
 
@@ -47,10 +48,7 @@ impl KeeperConnector {
             backend: self.backend.clone(),
             why,
         };
-        let ended = self.control.call(|connection, context| {
-            let request = request.clone();
-            async move { connection.stop_backend(context, request).await }
-        });
+        let ended = self.control.ask(Client::stop_backend, request);
         let ended = ended.await;
         self.control.hang_up();
         let said = match why {
@@ -78,13 +76,8 @@ impl KeeperConnector {
     ) -> NoBackend {
         let mut after = None;
         loop {
-            let found = self.control.call(|connection, context| {
-                let page = Page {
-                    after: after.clone(),
-                };
-                async move { Ok(Ok(connection.list_backends(context, page).await?)) }
-            });
-            let found = match found.await {
+            let page = Page { after };
+            let found = match self.control.ask(Client::list_backends, page).await {
                 Ok(found) => found,
                 Err(error) => return NoBackend::Passing(error.to_string()),
             };

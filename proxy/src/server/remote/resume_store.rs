@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mcp_sessiond_client::{Control, Options, SessionError};
+use mcp_sessiond_proto::client::Client;
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::sessions::SessionRef;
 use mcp_sessiond_proto::state::{
@@ -181,10 +182,7 @@ impl ResumeStore {
                 of: state.of.clone(),
                 keys: keys.to_vec(),
             };
-            let read = state.control.call(|connection, context| {
-                let request = request.clone();
-                async move { connection.read_state(context, request).await }
-            });
+            let read = state.control.ask(Client::read_state, request);
             values.extend(read.await?.into_iter().filter_map(
                 |StateEntry { key, value, .. }| {
                     Some((
@@ -221,10 +219,7 @@ impl ResumeStore {
                 writes: writes.to_vec(),
                 request: None,
             };
-            let written = state.control.call(|connection, context| {
-                let request = request.clone();
-                async move { connection.write_state(context, request).await }
-            });
+            let written = state.control.ask(Client::write_state, request);
             written.await?;
         }
         Ok(())
@@ -239,10 +234,7 @@ impl SessionState {
                 of: self.of.clone(),
                 after: after.take(),
             };
-            let page = self.control.call(|connection, context| {
-                let request = request.clone();
-                async move { connection.list_state(context, request).await }
-            });
+            let page = self.control.ask(Client::list_state, request);
             let page = page.await?;
             let is_last = page.len() < PAGE_MAX;
             after = page.last().map(|last| last.key.clone());
