@@ -9,7 +9,7 @@ use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
 use reqwest::header::HeaderMap;
 use reqwest::{Method, StatusCode};
 
-use crate::http::{Failed, client, within_hold};
+use crate::http::{Failed, client};
 use crate::remote::{Remote, RemoteError};
 
 /// The response to a request that was passed on.
@@ -73,7 +73,7 @@ impl Remote {
             .request(method, self.url.clone())
             .headers(headers)
             .body(body);
-        let response = within_hold(self.hold, || {
+        let response = self.within_hold(false, || {
             // A body of bytes can be sent again.
             let request = request.try_clone();
             async { Ok(request.ok_or(Failed::Broken)?.send().await?) }

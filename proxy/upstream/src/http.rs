@@ -211,7 +211,9 @@ impl HttpClient {
         ask: &HttpRequest,
         stamp: &SessionHeaders,
     ) -> Result<HttpReply, CallFailure> {
-        let replied = within_hold(self.hold(), || self.ask_once(ask, stamp)).await;
+        let in_session = stamp.session.is_some();
+        let asking = || self.ask_once(ask, stamp);
+        let replied = self.remote.within_hold(in_session, asking).await;
         replied.map_err(|failed| match failed {
             Failed::NotReached(why) => {
                 let (name, url) = (self.name(), without_query(&self.remote.url));
@@ -481,16 +483,26 @@ pub(super) fn client(remote: &Remote) -> Result<Client, RemoteError> {
     Ok(remote.client.get_or_init(|| client).clone())
 }
 
-/// Makes a request, and waits so long for a server that can't be reached.
-pub(super) async fn within_hold<T, R: Future<Output = Result<T, Failed>>>(
-    hold: Duration,
-    mut once: impl FnMut() -> R,
-) -> Result<T, Failed> {
-    let until = Instant::now() + hold;
-    loop {
-        match once().await {
-            Err(Failed::NotReached(_)) if Instant::now() + PAUSE < until => sleep(PAUSE).await,
-            replied => return replied,
+impl Remote {
+    /// Makes a request, and waits a little for a server that can't be reached, but was before, or has
+    /// a session: `in_session`.
+    pub(crate) async fn within_hold<T, R: Future<Output = Result<T, Failed>>>(
+        &self,
+        in_session: bool,
+        mut once: impl FnMut() -> R,
+    ) -> Result<T, Failed> {
+        let until = Instant::now() + self.hold;
+        loop {
+            let replied = once().await;
+            let Err(Failed::NotReached(_)) = &replied else {
+                self.was_reached.store(true, Ordering::Relaxed);
+                return replied;
+            };
+            let waits = in_session || self.was_reached.load(Ordering::Relaxed);
+            if !waits || Instant::now() + PAUSE >= until {
+                return replied;
+            }
+            sleep(PAUSE).await;
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Where a server is, and what every request to it says.
 
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -36,8 +37,11 @@ pub struct Remote {
     pub(crate) headers: HeaderMap,
     /// None: the entry says itself who it is, by `Authorization`, or nobody is to be named.
     pub(crate) login: Option<Login>,
-    /// How long a request waits for a server that can't be reached.
+    /// How long a request waits for a server that can't be reached, and was before.
     pub(crate) hold: Duration,
+    /// Whether it was: one that was there may be restarting, and of any other one a direct client
+    /// hears at once that it is not there.
+    pub(crate) was_reached: Arc<AtomicBool>,
     /// Whether it is reached without a proxy that the environment names (`HTTPS_PROXY`), and by a
     /// connection for each request: where none can be made, the request has not begun.
     pub(crate) is_direct: bool,
@@ -93,6 +97,7 @@ impl Remote {
             headers: all,
             login,
             hold: HOLD,
+            was_reached: Arc::default(),
             is_direct: false,
             client: Arc::default(),
         })
@@ -111,7 +116,7 @@ impl Remote {
         Ok(remote)
     }
 
-    /// The same, whose requests wait so long for a server that can't be reached.
+    /// The same, whose requests wait so long for a server that can't be reached, and was before.
     #[must_use]
     pub fn hold(self, hold: Duration) -> Self {
         Self { hold, ..self }

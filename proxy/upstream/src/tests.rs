@@ -287,6 +287,24 @@ async fn what_wants_no_answer_is_sent_once_the_server_has_taken_it() {
     assert!(soon("the end", test.from.recv()).await.is_none());
 }
 
+/// However long requests wait for one that restarts.
+#[tokio::test]
+async fn a_server_that_was_never_there_is_said_not_to_be_at_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/", listener.local_addr().expect("an address"));
+    drop(listener);
+    let remote = Remote::direct(&url).expect("a URL").hold(PATIENCE * 1000);
+    let keep = Arc::new(Keeping::default());
+    let connected = connect(remote, None, keep, Ids::Same).await;
+    let (connection, mut from) = connected.expect("a connection");
+    let initialize = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
+    let line = Bytes::from(initialize);
+    soon("an end", connection.send(line)).await.expect("taken");
+    let said = soon("an answer", from.recv()).await.expect("an answer");
+    let answer: Value = serde_json::from_slice(&said.line).expect("JSON");
+    assert_eq!(answer["error"]["data"]["outcome"], "not_sent", "{answer}");
+}
+
 #[tokio::test]
 async fn a_server_that_is_reached_directly_gets_a_connection_for_each_request() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
