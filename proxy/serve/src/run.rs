@@ -1,7 +1,7 @@
 //! Listens for connections, until a signal ends this process.
 
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -99,7 +99,13 @@ pub async fn run(settings: Settings) -> Result<(), StartError> {
         backends,
         counts: Counts::default(),
     }));
-    announce(&at, table.shared().settings.inspect);
+    let settings = &table.shared().settings;
+    announce(&at, settings.inspect);
+    if let Some(host) = host_wanted(settings) {
+        warn(format_args!(
+            "a request that names another host than localhost is refused with 403; allow what clients call this machine, by `--host {host}`"
+        ));
+    }
     note(table.shared());
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     let serving = accept(
@@ -217,6 +223,20 @@ async fn backends(
             let bundles = Bundles::lease(settings, service, &bundle, None).await;
             (Arc::new(bundles.map_err(refused)?), Some(bundle))
         }
+    })
+}
+
+/// What `--host` has to name before a client of another machine is let in, where nothing is named.
+fn host_wanted(settings: &Settings) -> Option<String> {
+    let Listen::Tcp(address) = settings.listen else {
+        return None;
+    };
+    let ip = address.ip();
+    let is_open = !ip.is_loopback() && settings.hosts.is_empty();
+    is_open.then(|| match ip {
+        ip if ip.is_unspecified() => "NAME".to_owned(),
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("'[{ip}]'"),
     })
 }
 

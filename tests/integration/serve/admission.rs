@@ -168,6 +168,9 @@ fn beyond_loopback_every_caller_needs_the_token_which_is_in_no_log() {
         401,
         "also our own user"
     );
+    serve
+        .errors
+        .wait("allow what clients call this machine, by `--host NAME`");
     let bearer = format!("Bearer {token}");
     let mut client = serve.client();
     client
