@@ -5,7 +5,7 @@ pub(crate) mod listing;
 mod not_running;
 mod parts;
 pub(crate) mod selection;
-mod upstreams;
+mod served;
 
 use std::ffi::OsString;
 use std::io;

@@ -41,8 +41,8 @@ pub struct Unkept {
     pub why: String,
     /// Since when, in ms since the Unix epoch.
     pub since_ms: u64,
-    /// The service whose sessions are with this server, which speaks HTTP itself: the process is
-    /// `serve`, and the daemon keeps the sessions.
+    /// The service whose sessions are with this server, which speaks HTTP itself, or with one that is
+    /// started for each: the process is `serve`, and the daemon keeps the sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
     /// Whether it could not be started. The process is its front, which tries again when its host

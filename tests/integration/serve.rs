@@ -15,6 +15,7 @@ mod limits;
 mod load;
 mod losses;
 mod modern;
+mod names;
 mod page;
 mod probes;
 mod streams;

@@ -30,7 +30,7 @@ use self::journal::Journal;
 use self::line::Line;
 use self::location::LogLocation;
 use self::server::ServerStderr;
-use crate::exit_code::{NO_INPUT, SOFTWARE};
+use crate::exit_code::{NO_INPUT, SOFTWARE, USAGE};
 use crate::inventory::{Inventory, Server, selection};
 use crate::runtime::block_on;
 use crate::service_manager;
@@ -47,16 +47,13 @@ const LINES: usize = 100;
 /// How long after a server the daemon may take to log that it has ended.
 const END_WAIT: Duration = Duration::from_secs(1);
 
-/// What follows the name of an installed service of `serve` in the name of its log.
-const SERVE_PREFIX: &str = "serve.";
-
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without NAME: the daemon's log. It is in the user's systemd journal if systemd has started the daemon; in `daemon.log` in the runtime directory if a client has; in ~/Library/Logs if launchd has. If no daemon runs, it is what the last one has logged.
 
 With NAME: the lines of the daemon's log that are about that server, each after `mcp-sessiond: `, and then what the server has \
 written to its standard error. The keeper holds the last 64 KiB of that (`backends.stderr_bytes`) until it exits; of a server that is gone, only the lines of the daemon's log are left. `serve.NAME` is the \
-log of a service that `mcp-sessiond install --serve NAME` has made.
+log of a service that `mcp-sessiond install --serve NAME` has made; of another `serve`, NAME shows the servers of all its sessions.
 
 With -f it goes on until it is interrupted, its reader is gone, or the server has ended. With --json: an object a line: `from` (daemon, server; of `serve.NAME` always daemon), `time` (RFC 3339) \
 and `level` (error, warn, info, debug, trace), null where they are not known, and `line`.
@@ -68,8 +65,8 @@ Examples:
   mcp-sessiond logs -n 20 browser")]
 pub(crate) struct Arguments {
     /// The name that `mcp-sessiond status` shows, or a part of it or of the program that is run; the
-    /// id of its session, or a part of it; or the pid of the server, its keeper or its host; or
-    /// `serve.NAME`
+    /// id of its session, or a part of it; the pid of the server, its keeper or its host; or the name
+    /// of a `serve`
     #[arg(
         value_parser = NonEmptyStringValueParser::new(),
         add = ArgValueCandidates::new(selection::kept)
@@ -153,7 +150,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 /// The log of an installed service of `serve`.
 fn serve_log(name: &str) -> Option<service_manager::Log> {
-    let name = name.strip_prefix(SERVE_PREFIX)?;
+    let name = name.strip_prefix(selection::SERVE_PREFIX)?;
     let known = service_manager::serve_services();
     let (name, _) = known.iter().find(|(known, _)| known.as_str() == name)?;
     Some(service_manager::log(Some(name)))
@@ -211,8 +208,8 @@ async fn of_server(arguments: &Arguments, name: &str) -> u8 {
         }
         return 0;
     }
-    let server = match selection::one(name, &inventory) {
-        Ok(server) => server,
+    let servers = match selection::all(name, &inventory) {
+        Ok(servers) => servers,
         Err(code) => {
             if let Some(unkept) = selection::unkept(name, &inventory) {
                 warn(format_args!(
@@ -223,24 +220,43 @@ async fn of_server(arguments: &Arguments, name: &str) -> u8 {
             return code;
         }
     };
+    if let ([_, _, ..], true) = (&servers[..], arguments.follow) {
+        warn(format_args!(
+            "{} has {} sessions; follow one of them by its id, which `mcp-sessiond status --wide` shows",
+            printable(name),
+            servers.len()
+        ));
+        return USAGE;
+    }
+    let mut code = 0;
+    for server in &servers {
+        if let (Some(session), [_, _, ..]) = (&server.session, &servers[..]) {
+            warn(format_args!("session {session}:"));
+        }
+        match of_kept(arguments, server, &inventory.directory).await {
+            Ok(shown) => code = code.max(shown),
+            Err(ReaderGone) => return 0,
+        }
+    }
+    code
+}
+
+/// The same of a server that is kept. Returns the exit code.
+async fn of_kept(
+    arguments: &Arguments,
+    server: &Server,
+    directory: &Directory,
+) -> Result<u8, ReaderGone> {
     let FirstLines {
         about,
         written,
         events,
         errors,
-    } = begin(
-        server,
-        &inventory.directory,
-        arguments.lines,
-        arguments.follow,
-    )
-    .await;
-    if print(&about, arguments.json, true).is_err() {
-        return 0;
-    }
+    } = begin(server, directory, arguments.lines, arguments.follow).await;
+    print(&about, arguments.json, true)?;
     let code = match &written {
-        Ok(lines) if print(lines, arguments.json, false).is_err() => return 0,
         Ok(lines) => {
+            print(lines, arguments.json, false)?;
             if lines.is_empty() && arguments.lines > 0 && !arguments.follow {
                 warn(format_args!(
                     "{} has written nothing to its standard error",
@@ -255,7 +271,7 @@ async fn of_server(arguments: &Arguments, name: &str) -> u8 {
         }
     };
     if !arguments.follow || code != 0 {
-        return code;
+        return Ok(code);
     }
     let show = |lines: Vec<Line>| {
         let (about, written): (Vec<Line>, Vec<Line>) =
@@ -266,13 +282,10 @@ async fn of_server(arguments: &Arguments, name: &str) -> u8 {
             .collect();
         print(&about, arguments.json, true).and_then(|()| print(&written, arguments.json, false))
     };
-    match follow(errors, events, show).await {
-        Some(code) => code,
-        None => {
-            warn(format_args!("{} has ended", server.display_name()));
-            0
-        }
-    }
+    Ok(follow(errors, events, show).await.unwrap_or_else(|| {
+        warn(format_args!("{} has ended", server.display_name()));
+        0
+    }))
 }
 
 /// The daemon's lines about a server that does not run. None: there are none.

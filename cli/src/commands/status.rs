@@ -20,13 +20,13 @@ NAME is that of the server's entry in the host's file or in servers.json, or the
 that it runs. No other argument is ever shown. HOST is the host that uses the server, with its pid and the directory of the project; the service `serve.NAME`; or how many hosts share it. STATE is `in use`, a host is connected; `waiting`, its \
 host has disconnected, and the server waits for it for `backends.linger_ms` (of `serve`: `http.linger_ms`); `starting`; \
 `ended`, by itself, until it is needed again; `not running`, it was stopped, or nobody has called it yet, and its host's next call starts it; `stopping`; `silent`, its keeper does not answer; `failed`, it can't be started (below the table is why); `not tried`, it is one of `wrap --all` or `serve`, whose turn has not come; or `not kept`: the command runs as it is, \
-and ends with its host. SINCE is how long the host has been there, or away. MEMORY has all that the server has started. A server behind `serve --upstream` is named \
-by its address, and SINCE and MEMORY are those of `serve`.
+and ends with its host. SINCE is how long the host has been there, or away. MEMORY has all that the server has started. Sessions of one service have a row for each server, and with --wide one each. A server behind `serve --upstream` is named \
+by its address, and SINCE and MEMORY are those of `serve`; so are those of a `serve` for which no server runs.
 
 With --json: an object. `daemon`: `answers`, and `why` not. `servers`: server (its name), program, directory, session, service, host, host_name, pid, keeper, \
 keeper_pid, state (in_use, waiting, starting, ended, stopping, silent); hosts (how many share it, if it is shared), withheld (how many of its notifications none of these got); age_ms, since_ms (how long the host has been there, or \
 away), restarts, memory (bytes), last_error, known (to the daemon), failure (why its keeper does not say); what is not known \
-is null; trouble (of one that has failed): is, code, message, since_ms (Unix epoch). `unready`: servers of `wrap --all` and `serve` that no keeper holds: server, session, host, host_name, and what trouble has; is: failed, initializing, not_tried. `not_running`: servers that do not run while their hosts are connected: server, session, host, host_name, `front` (the wrapper's pid). `upstreams`: servers behind `serve --upstream`: url, service, pid (of `serve`), since_ms (Unix epoch), sessions; `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch), has_failed (it does not run); `lost`: what is no longer kept, until that host, or that client of `serve`, has read of it: host, host_name (or the service), session (of the service), \
+is null; trouble (of one that has failed): is, code, message, since_ms (Unix epoch). `unready`: servers of `wrap --all` and `serve` that no keeper holds: server, session, host, host_name, and what trouble has; is: failed, initializing, not_tried. `not_running`: servers that do not run while their hosts are connected: server, session, host, host_name, `front` (the wrapper's pid). `upstreams`: servers behind `serve --upstream`: url, service, pid (of `serve`), since_ms (Unix epoch), sessions; `without_server`: the same of a `serve` for which no server runs now, whose `url` is what it starts; `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch), has_failed (it does not run); `lost`: what is no longer kept, until that host, or that client of `serve`, has read of it: host, host_name (or the service), session (of the service), \
 of (the server's name in a list), because, at_ms (Unix epoch).
 
 With -w the list is drawn again once a second, and when the terminal changes its size. Keys: the arrows or j and k select a server, Enter or l \
@@ -83,9 +83,11 @@ fn show(arguments: &Arguments, listing: &Listing) -> ExitCode {
         } = &listing.inventory;
         let why = failure.as_ref().map(ToString::to_string);
         let daemon = serde_json::json!({"answers": why.is_none(), "why": why});
-        let Others { upstreams, unkept } = &listing.others;
+        let Others { served, unkept } = &listing.others;
+        let (upstreams, without_server): (Vec<_>, Vec<_>) =
+            served.iter().partition(|one| one.is_upstream());
         to_json(&serde_json::json!({
-            "daemon": daemon, "servers": servers, "unready": unready, "not_running": not_running, "upstreams": upstreams, "unkept": unkept, "lost": losses,
+            "daemon": daemon, "servers": servers, "unready": unready, "not_running": not_running, "upstreams": upstreams, "without_server": without_server, "unkept": unkept, "lost": losses,
         }))
     } else {
         text(listing, arguments.wide)

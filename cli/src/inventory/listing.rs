@@ -8,12 +8,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anstyle::Style;
 use clap::ValueEnum as _;
 use mcp_sessiond_process as process;
-use mcp_sessiond_proto::paths;
+use mcp_sessiond_proto::{ServiceName, paths};
 use mcp_sessiond_proxy::unkept::{self, Unkept};
 
 use super::parts::{Trouble, Unready};
-use super::upstreams::Upstream;
-use super::{Inventory, LostServer, NotRunning, Server};
+use super::served::Served;
+use super::{Inventory, LostServer, NotRunning, Server, State};
 use crate::calls::Failure;
 use crate::hosts::Host;
 use crate::hosts::names::EntryNames;
@@ -61,8 +61,9 @@ pub(crate) const TRIED_AGAIN: &str = "mcp-sessiond tries again when its host con
 /// Servers that no keeper holds.
 #[derive(Default)]
 pub(crate) struct Others {
-    /// Those that speak HTTP themselves.
-    pub(crate) upstreams: Vec<Upstream>,
+    /// What `serve` serves and no keeper holds: those that speak HTTP themselves, and programs for
+    /// which no client has a session.
+    pub(crate) served: Vec<Served>,
     /// Those that are not kept, or could not be started.
     pub(crate) unkept: Vec<Unkept>,
 }
@@ -83,23 +84,28 @@ impl Listing {
     pub(crate) async fn read_with(names: &mut EntryNames) -> Result<Self, Failure> {
         let inventory = Inventory::read_with(names).await?;
         let notes = unkept::list(inventory.directory.path());
-        let mut upstreams = Vec::new();
+        let mut served = Vec::new();
         for note in &notes {
-            upstreams.extend(Upstream::of(note, inventory.connection.as_ref()).await);
+            served.extend(Served::of(note, inventory.connection.as_ref()).await);
         }
+        let is_kept = |service: &ServiceName| {
+            let mut servers = inventory.servers.iter();
+            servers.any(|server| server.service.as_ref() == Some(service))
+        };
+        served.retain(|one| one.is_upstream() || !is_kept(&one.service));
         let unkept = notes
             .into_iter()
             .filter(|note| note.service.is_none())
             .collect();
         Ok(Self {
             inventory,
-            others: Others { upstreams, unkept },
+            others: Others { served, unkept },
         })
     }
 
     /// Whether there is nothing to list.
     pub(crate) fn is_empty(&self) -> bool {
-        let Others { upstreams, unkept } = &self.others;
+        let Others { served, unkept } = &self.others;
         let Inventory {
             servers,
             unready,
@@ -109,7 +115,7 @@ impl Listing {
         servers.is_empty()
             && not_running.is_empty()
             && unready.is_empty()
-            && upstreams.is_empty()
+            && served.is_empty()
             && unkept.is_empty()
     }
 
@@ -157,7 +163,8 @@ impl Listing {
         });
         let unready = inventory.unready.iter().filter_map(Unready::fault);
         let unready = unready.map(|(what, fix)| format!("{what}; {fix}"));
-        let upstreams = others.upstreams.iter().map(Upstream::note);
+        let upstreams = others.served.iter().filter(|one| one.is_upstream());
+        let upstreams = upstreams.map(Served::note);
         let lost = inventory.losses.iter().map(LostServer::sentence);
         let nothing = (self.is_empty() && self.daemon_fault().is_none()).then(nothing);
         nothing
@@ -183,10 +190,42 @@ impl Listing {
         fitting(&servers, others, heading(width.is_none()), width)
     }
 
-    /// The rows under their heading, in so many columns; none: it is to be wide.
+    /// The rows under their heading, in so many columns; none: it is to be wide. Unless it is, the
+    /// sessions of a service have one row for each server.
     pub(crate) fn table(&self, width: Option<usize>) -> String {
-        table(&self.rows(width), width)
+        let mut rows = self.rows(width);
+        if width.is_some() {
+            join_sessions(&self.inventory.servers, &mut rows);
+        }
+        table(&rows, width)
     }
+}
+
+/// Joins the rows of servers that differ in their sessions of one service alone. The servers are in
+/// order of their names.
+fn join_sessions(servers: &[Server], rows: &mut Vec<Vec<String>>) {
+    let is_another = |one: &Server, other: &Server| {
+        one.service.is_some() && one.service == other.service && one.server == other.server
+    };
+    let rest = rows.split_off(servers.len());
+    let mut own = std::mem::take(rows).into_iter();
+    for same in servers.chunk_by(is_another) {
+        let mut of_same = own.by_ref().take(same.len());
+        let Some(mut row) = of_same.next() else { break };
+        of_same.for_each(drop);
+        if let [first, .., _] = same {
+            let used = same.iter().find(|server| server.state == State::InUse);
+            let sum = |of: fn(&Server) -> Option<u64>| same.iter().filter_map(of).sum::<u64>();
+            row[0] = format!("{} ({} sessions)", row[0], same.len());
+            row[STATE] = used.unwrap_or(first).state.as_str().to_owned();
+            let since = same.iter().filter_map(|server| server.since_ms).max();
+            row[3] = since.map_or_else(|| "-".to_owned(), duration);
+            row[4] = sum(|server| server.restarts.map(u64::from)).to_string();
+            row[5] = bytes(sum(|server| server.memory));
+        }
+        rows.push(row);
+    }
+    rows.extend(rest);
 }
 
 /// What is said where nothing is listed: what `setup` has done already is no advice.
@@ -317,7 +356,7 @@ fn rows<'a>(
         .unwrap_or_default()
         .as_millis();
     let now = u64::try_from(now).unwrap_or(u64::MAX);
-    let upstreams = others.upstreams.iter().map(|upstream| upstream.row(now));
+    let served = others.served.iter().map(|served| served.row(now));
     let whole = |mut row: Vec<String>| {
         row.resize(HEADING.len(), "-".to_owned());
         row
@@ -327,7 +366,7 @@ fn rows<'a>(
         .map(|server| row(server, now, directory_max))
         .chain(not_running.iter().map(|server| whole(server.row())))
         .chain(unready.iter().map(|unready| whole(unready.row(now))))
-        .chain(upstreams)
+        .chain(served)
         .chain(unkept)
         .collect()
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use clap_complete::{ArgValueCandidates, CompletionCandidate};
+use mcp_sessiond_proto::ServiceName;
 use mcp_sessiond_proto::text::did_you_mean;
 use mcp_sessiond_proxy::unkept::{self, Unkept};
 
@@ -17,11 +18,15 @@ use crate::ui::candidates::candidates;
 use crate::ui::output::warn;
 use crate::ui::table::printable;
 
+/// What `serve` puts before the name that it was given, in the name of its service.
+pub(crate) const SERVE_PREFIX: &str = "serve.";
+
 /// What people name servers by.
 #[derive(Debug, Args)]
 pub(crate) struct Selection {
     /// The name that `mcp-sessiond status` shows, or a part of it or of the program that is run; the
-    /// id of its session, or a part of it; or the pid of the server, its keeper or its host
+    /// id of its session, or a part of it; the pid of the server, its keeper or its host; or the name
+    /// of a `serve`, whose servers are all meant
     #[arg(
         required_unless_present = "all",
         value_parser = NonEmptyStringValueParser::new(),
@@ -55,6 +60,8 @@ enum Fit {
     Whole,
     /// It is the server's name.
     Name,
+    /// It is the name of the service whose sessions have the server.
+    Service,
     /// It is the program with its package or script.
     Program,
     /// It is a part of one of these.
@@ -103,23 +110,22 @@ impl Selection {
         }
         let mut chosen: Vec<&Server> = Vec::new();
         for what in &self.what {
-            match choose(what, &inventory.servers) {
-                Ok(server) if chosen.iter().all(|other| other.keeper != server.keeper) => {
+            for server in all(what, inventory)? {
+                if chosen.iter().all(|other| other.keeper != server.keeper) {
                     chosen.push(server);
                 }
-                Ok(_) => {}
-                Err(unclear) => return Err(unclear.report(inventory)),
             }
         }
         Ok(chosen)
     }
 }
 
-/// The one server that is meant.
+/// The server that is meant, or all of the service.
 ///
 /// # Errors
-/// The exit code, when the name fits none or several; then it was said.
-pub(crate) fn one<'a>(what: &'a str, inventory: &'a Inventory) -> Result<&'a Server, u8> {
+/// The exit code, when the name fits none, or several of which some are not of that service; then it
+/// was said.
+pub(crate) fn all<'a>(what: &'a str, inventory: &'a Inventory) -> Result<Vec<&'a Server>, u8> {
     choose(what, &inventory.servers).map_err(|unclear| unclear.report(inventory))
 }
 
@@ -140,6 +146,15 @@ pub(crate) fn unkept(what: &str, inventory: &Inventory) -> Option<Unkept> {
         .find(is_meant)
 }
 
+/// The service of this name that a `serve` serves, and its pid.
+fn serving(what: &str, inventory: &Inventory) -> Option<(ServiceName, u32)> {
+    let mut notes = unkept::list(inventory.directory.path()).into_iter();
+    notes.find_map(|note| {
+        let service = note.service?;
+        names_service(what, &service).then_some((service, note.process.pid))
+    })
+}
+
 /// What does not run, and is called so.
 fn not_running<'a>(what: &str, inventory: &'a Inventory) -> Option<&'a NotRunning> {
     let lower = what.to_lowercase();
@@ -147,7 +162,7 @@ fn not_running<'a>(what: &str, inventory: &'a Inventory) -> Option<&'a NotRunnin
     servers.find(|server| server.server.to_lowercase().contains(&lower))
 }
 
-fn choose<'a>(what: &'a str, servers: &'a [Server]) -> Result<&'a Server, NotOne<'a>> {
+fn choose<'a>(what: &'a str, servers: &'a [Server]) -> Result<Vec<&'a Server>, NotOne<'a>> {
     let best = servers
         .iter()
         .filter_map(|server| fit(what, server))
@@ -157,10 +172,24 @@ fn choose<'a>(what: &'a str, servers: &'a [Server]) -> Result<&'a Server, NotOne
         .iter()
         .filter(|server| fit(what, server) == Some(best))
         .collect();
-    match fitting[..] {
-        [server] => Ok(server),
-        _ => Err(NotOne::Ambiguous(what, fitting)),
+    // A server may be called as its service is.
+    let is_one = fitting.len() == 1 || fitting.iter().all(|server| is_service(what, server));
+    match is_one {
+        true => Ok(fitting),
+        false => Err(NotOne::Ambiguous(what, fitting)),
     }
+}
+
+/// Whether this names the service of the server.
+fn is_service(what: &str, server: &Server) -> bool {
+    let service = server.service.as_ref();
+    service.is_some_and(|service| names_service(what, service))
+}
+
+/// Whether this names a service: as `serve --name` did, or with `serve.` before it.
+fn names_service(what: &str, service: &ServiceName) -> bool {
+    let service = service.as_str();
+    service == what || service.strip_prefix(SERVE_PREFIX) == Some(what)
 }
 
 fn fit(what: &str, server: &Server) -> Option<Fit> {
@@ -178,6 +207,8 @@ fn fit(what: &str, server: &Server) -> Option<Fit> {
         Some(Fit::Whole)
     } else if name == lower {
         Some(Fit::Name)
+    } else if is_service(what, server) {
+        Some(Fit::Service)
     } else if program == lower {
         Some(Fit::Program)
     } else if name.contains(&lower) || program.contains(&lower) || session.contains(what) {
@@ -216,6 +247,10 @@ impl NotOne<'_> {
                     warn(format_args!("{program} (pid {pid}) {is}: {why}; {fix}"));
                 } else if let Some(server) = not_running(what, inventory) {
                     warn(server.sentence());
+                } else if let Some((service, pid)) = serving(what, inventory) {
+                    warn(format_args!(
+                        "no client has a session with {service} now (`serve`, pid {pid}), so none of its servers runs"
+                    ));
                 } else if inventory.servers.is_empty() {
                     warn(format_args!(
                         "no server is called `{what}`: nothing is kept",
@@ -295,7 +330,10 @@ mod tests {
 
     fn chosen(what: &str, servers: &[Server]) -> Result<u32, Vec<u32>> {
         match choose(what, servers) {
-            Ok(server) => Ok(server.keeper.0),
+            Ok(servers) => match servers[..] {
+                [server] => Ok(server.keeper.0),
+                _ => Ok(servers.iter().map(|server| server.keeper.0).sum()),
+            },
             Err(NotOne::NoMatch(_)) => Err(vec![]),
             Err(NotOne::Ambiguous(_, servers)) => {
                 Err(servers.iter().map(|server| server.keeper.0).collect())
@@ -323,6 +361,35 @@ mod tests {
             ("@playwright", Ok(21)),
             ("files", Err(vec![23, 24])),
             ("24", Ok(24)),
+        ] {
+            assert_eq!(chosen(what, &servers), meant, "{what}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_service_means_the_servers_of_all_its_sessions() {
+        let served = |name: &str, service: &str, pids| Server {
+            service: Some(service.parse().expect("a name")),
+            host: None,
+            ..server(name, "0199", pids)
+        };
+        let servers = [
+            served("counter", "serve.lab", [11, 21, 31]),
+            served("counter", "serve.lab", [12, 22, 32]),
+            served("counter", "serve.counter", [13, 23, 33]),
+            served("files", "serve.files", [14, 100, 34]),
+            served("files", "serve.files", [15, 200, 35]),
+            server("lab", "0199", [16, 26, 36]),
+        ];
+        for (what, meant) in [
+            ("serve.lab", Ok(21 + 22)),
+            // The server of that name comes first.
+            ("lab", Ok(26)),
+            ("counter", Err(vec![21, 22, 23])),
+            ("serve.counter", Ok(23)),
+            // It is the name of both.
+            ("files", Ok(100 + 200)),
+            ("serve", Err(vec![])),
         ] {
             assert_eq!(chosen(what, &servers), meant, "{what}");
         }

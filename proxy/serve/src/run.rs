@@ -182,14 +182,17 @@ async fn find_daemon(sessions: &Sessions, waits: bool) -> Result<(), StartError>
     Ok(())
 }
 
-/// Notes a server that no keeper holds, where `mcp-sessiond status` finds it.
+/// Notes what is served, where `mcp-sessiond status` finds it: no keeper holds a server that speaks
+/// HTTP itself, nor one that no client has a session with.
 fn note(shared: &Shared) {
     let settings = &shared.settings;
-    let Target::Upstream(remote) = &settings.target else {
-        return;
+    let (what, why) = match &settings.target {
+        Target::Upstream(remote) => (remote.to_string(), "it speaks HTTP itself"),
+        Target::Program(program) => (program.display_name(), "each session has its own"),
+        Target::Servers(_) => ("all servers".to_owned(), "each session has its own"),
     };
     if let (Ok(directory), Ok(own)) = (paths::directory(), PinnedProcess::own()) {
-        let note = Unkept::now(&own, remote.to_string(), &"it speaks HTTP itself");
+        let note = Unkept::now(&own, what, &why);
         unkept::note(
             &directory,
             &Unkept {

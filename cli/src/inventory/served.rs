@@ -1,5 +1,6 @@
-//! Servers that speak HTTP themselves, behind `serve --upstream`: no keeper holds them, and each
-//! `serve` notes its own.
+//! What `serve` serves: each `serve` notes it. Of a server that speaks HTTP itself, behind
+//! `serve --upstream`, there is no other trace, since no keeper holds it; nor is there of a program
+//! while no client has a session.
 
 use mcp_sessiond_client::{Connection, SessionStatus};
 use mcp_sessiond_process as process;
@@ -12,13 +13,14 @@ use serde::Serialize;
 use crate::calls::ANSWER_TIMEOUT;
 use crate::ui::table::{bytes, duration, printable};
 
-/// A server behind `serve --upstream`.
+/// What one `serve` serves.
 #[derive(Debug, Serialize)]
-pub(crate) struct Upstream {
-    /// Where it is, without a query.
-    url: String,
+pub(crate) struct Served {
+    /// Where the server is, without a query; or what is run for each session.
+    #[serde(rename = "url")]
+    what: String,
     /// The service that its sessions belong to.
-    service: ServiceName,
+    pub(super) service: ServiceName,
     /// The pid of `serve`.
     pid: u32,
     /// Since when `serve` runs, in ms since the Unix epoch.
@@ -27,7 +29,7 @@ pub(crate) struct Upstream {
     sessions: Option<usize>,
 }
 
-impl Upstream {
+impl Served {
     /// What `serve` has noted, and what the daemon knows of it. None: the note is about another
     /// kind of server.
     pub(crate) async fn of(note: &Unkept, connection: Option<&Connection>) -> Option<Self> {
@@ -36,9 +38,9 @@ impl Upstream {
             Some(connection) => sessions(connection, &service).await,
             None => None,
         };
-        let (url, pid, since_ms) = (note.program.clone(), note.process.pid, note.since_ms);
+        let (what, pid, since_ms) = (note.program.clone(), note.process.pid, note.since_ms);
         Some(Self {
-            url,
+            what,
             service,
             pid,
             since_ms,
@@ -55,7 +57,7 @@ impl Upstream {
             "in use"
         };
         vec![
-            printable(&self.url),
+            printable(&self.what),
             self.service.to_string(),
             state.to_owned(),
             duration(now_ms.saturating_sub(self.since_ms)),
@@ -70,10 +72,18 @@ impl Upstream {
         ]
     }
 
-    /// What has to be said about it beside its line.
+    /// Whether it speaks HTTP itself.
+    pub(crate) fn is_upstream(&self) -> bool {
+        self.what.contains("://")
+    }
+
+    /// What has to be said about one that speaks HTTP itself beside its line.
     pub(crate) fn note(&self) -> String {
         let Self {
-            url, service, pid, ..
+            what: url,
+            service,
+            pid,
+            ..
         } = self;
         let sessions = match self.sessions {
             Some(1) => "one session".to_owned(),
