@@ -112,8 +112,7 @@ impl Fleet {
     /// Puts on record that this machine has the server of a service's session, or will have it.
     ///
     /// # Errors
-    /// [`Error::UnknownSession`] as long as another machine has it whose daemon sends
-    /// heartbeats; [`Error::Unavailable`].
+    /// [`Error::SessionHeld`] as long as another machine has it whose daemon sends heartbeats; [`Error::Unavailable`].
     pub async fn keep_here(&self, access: &Access) -> Result<(), Error> {
         if !self.is_shared() {
             return Ok(());
@@ -137,7 +136,7 @@ impl Fleet {
                     return Ok(());
                 }
                 Keeping::Elsewhere(home) if self.is_gone(&home).await? => gone = Some(home),
-                Keeping::Elsewhere(_) => return Err(Error::UnknownSession),
+                Keeping::Elsewhere(_) => return Err(Error::SessionHeld),
             }
         }
     }

@@ -135,6 +135,7 @@ impl Bundles {
         let options = service::Options {
             control: Some(control),
             descriptors: servers.descriptors,
+            patience: settings.hold,
             ..service::Options::default()
         };
         let service = Service::lease(service, options).await?;

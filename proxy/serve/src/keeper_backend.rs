@@ -39,6 +39,7 @@ impl Keepers {
         let options = Options {
             control: Some(control),
             descriptors,
+            patience: settings.hold,
             ..Options::default()
         };
         let service = Service::lease(settings.service.clone(), options).await?;
@@ -97,6 +98,8 @@ pub(crate) async fn claim(service: &Service, session: &Session) -> Result<(), Re
 pub(crate) fn refused(error: NoBackend) -> Refusal {
     match error {
         NoBackend::NoSession => Refusal::unknown_session(),
+        // It may be that this machine takes it over.
+        error @ NoBackend::Elsewhere => Refusal::for_now(error.to_string()),
         error => no_server(error),
     }
 }

@@ -70,6 +70,7 @@ impl Upstreams {
         let control = Options::default().start(settings.start.clone());
         let options = service::Options {
             control: Some(control),
+            patience: settings.hold,
             ..service::Options::default()
         };
         let service = Service::lease(settings.service.clone(), options).await?;

@@ -54,6 +54,9 @@ const KEEPER_WAIT: Duration = Duration::from_secs(20);
 /// The pause before a keeper is asked again that has no descriptor free.
 const BUSY_PAUSE: Duration = Duration::from_millis(200);
 
+/// The pause before it is asked again whether another machine still serves a session.
+const ELSEWHERE_PAUSE: Duration = Duration::from_millis(500);
+
 /// The pause before another attempt to find or start a backend.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -68,6 +71,8 @@ pub struct Options {
     /// The most descriptors that a backend may have, where this process has raised its own limit.
     /// By default as many as this process.
     pub descriptors: Option<u64>,
+    /// How long a session is waited for whose backend runs on another machine.
+    pub patience: Duration,
 }
 
 /// Why a name can't be served.
@@ -103,9 +108,12 @@ pub enum NoBackend {
     /// Another process has leased the name since: this one must stop serving it.
     #[error("the lease on the service is lost: {0}")]
     LeaseLost(Error),
-    /// There is no such session, or its backend runs on another machine.
+    /// There is no such session.
     #[error("there is no such session of this service")]
     NoSession,
+    /// Its backend runs on another machine.
+    #[error("another machine serves this session")]
+    Elsewhere,
     /// A temporary failure, such as a timeout. The caller may try again.
     #[error("{0}")]
     Passing(String),
@@ -153,6 +161,7 @@ struct Inner {
     binary: PathBuf,
     mask: GivenMask,
     descriptors: Option<u64>,
+    patience: Duration,
     /// Where the backends' standard error goes.
     stderr: Stderr,
 }
@@ -164,7 +173,7 @@ impl Service {
     /// # Errors
     /// [`NotLeased`].
     pub async fn lease(name: ServiceName, options: Options) -> Result<Self, NotLeased> {
-        let descriptors = options.descriptors;
+        let (descriptors, patience) = (options.descriptors, options.patience);
         let binary = options.binary.or_else(executable::own);
         let binary = binary.ok_or_else(|| {
             NotLeased::Impossible("there is no executable to start keepers with".into())
@@ -188,6 +197,7 @@ impl Service {
             binary,
             mask,
             descriptors,
+            patience,
             stderr,
         })))
     }
@@ -294,13 +304,19 @@ impl Service {
     /// the daemon here gives signs of life.
     ///
     /// # Errors
-    /// [`NoBackend::NoSession`] also while it runs on another machine; the other errors of
+    /// [`NoBackend::Elsewhere`] while it runs on another machine; the other errors of
     /// [`Service::backend`].
     pub async fn claim(&self, session: &SessionId) -> Result<(), NoBackend> {
-        let until = Instant::now() + ATTACH_WAIT;
-        retry_until(until, || self.find(session, None))
-            .await
-            .map(drop)
+        let until = Instant::now() + self.0.patience;
+        loop {
+            let found = retry_until(Instant::now() + ATTACH_WAIT, || self.find(session, None));
+            match found.await {
+                Err(NoBackend::Elsewhere) if Instant::now() + ELSEWHERE_PAUSE < until => {
+                    tokio::time::sleep(ELSEWHERE_PAUSE).await;
+                }
+                found => return found.map(drop),
+            }
+        }
     }
 
     /// Ends all backends of this service on this machine, also those that a former process has
@@ -454,6 +470,9 @@ impl Service {
                 }
                 Err(SessionError::Refused(Error::UnknownSession)) => {
                     return Err(NoBackend::NoSession);
+                }
+                Err(SessionError::Refused(Error::SessionHeld)) => {
+                    return Err(NoBackend::Elsewhere);
                 }
                 Err(error) => return Err(NoBackend::Passing(error.to_string())),
             }

@@ -43,6 +43,7 @@ async fn main() -> ExitCode {
             control: None,
             binary,
             descriptors: None,
+            patience: std::time::Duration::ZERO,
         },
     )
     .await

@@ -36,7 +36,7 @@ fn taken_over(client: &mut HttpClient) -> Value {
     // What a machine that is away holds is free after a time, of which nothing tells.
     until("the session is taken over", || {
         let (status, count) = increment(client);
-        assert!([200, 404].contains(&status), "{status}");
+        assert!([200, 503].contains(&status), "{status}");
         (status == 200).then_some(count)
     })
 }
@@ -47,17 +47,18 @@ pub(crate) fn of_a_machine_that_lives_and_then_is_gone(url: &str) {
     let mut client = first.connected("2025-11-25");
     assert_eq!(increment(&mut client), (200, json!("1")));
     let mut away = at(&second, &client);
-    assert_eq!(increment(&mut away), (404, Value::Null));
+    let held = away.call("increment", &json!({}));
+    assert_eq!((held.status, held.header("retry-after")), (503, Some("1")));
     assert_eq!(
         away.ask("GET", &[("Accept", "text/event-stream")], "")
             .status,
-        404
+        503
     );
     let mut slow = client.call("slow", &json!({"gate": gate(&here, "gate")}));
     let event = slow.said().id.expect("an id");
     assert_eq!(
         away.ask("GET", &[("Last-Event-ID", &event)], "").status,
-        404,
+        503,
         "its server may yet answer"
     );
     assert_eq!(
@@ -86,7 +87,7 @@ pub(crate) fn of_a_machine_that_lives_and_then_is_gone(url: &str) {
         .wait("ends the server of a session that another machine has taken over");
     here.nothing_left();
     first.start_again();
-    assert_eq!(increment(&mut at(&first, &client)), (404, Value::Null));
+    assert_eq!(increment(&mut at(&first, &client)), (503, Value::Null));
     assert_eq!(increment(&mut away), (200, json!("2")));
 }
 
@@ -103,7 +104,7 @@ pub(crate) fn of_a_daemon_that_was_stopped_and_comes_back(url: &str) {
         .wait("ends the server of a session that another machine has taken over");
     // `serve` tells nobody that it has let go of a session.
     until("its server is gone", || {
-        (increment(&mut client).0 == 404).then_some(())
+        (increment(&mut client).0 == 503).then_some(())
     });
     assert_eq!(increment(&mut away), (200, json!("2")));
     assert_eq!(
