@@ -90,17 +90,27 @@ where
 }
 
 impl Client {
-    /// Makes a call. Where the future is dropped, or the time is over, the daemon is told that
-    /// nobody waits.
-    pub(crate) async fn call<A: DeserializeOwned>(
+    /// A call as a frame, and the id that its answer will have.
+    pub(crate) fn encode(
         &self,
         within: Duration,
         method: &str,
         arguments: impl Serialize,
-    ) -> Result<A, CallError> {
+    ) -> Result<(u64, Bytes), CallError> {
         let id = self.last.fetch_add(1, Ordering::Relaxed);
         let frame = call(id, within, method, arguments, self.frame_max)
             .map_err(|error| CallError::NotSent(error.to_string()))?;
+        Ok((id, frame))
+    }
+
+    /// Sends a call, and waits for its answer. Where the future is dropped, or the time is over, the
+    /// daemon is told that nobody waits.
+    pub(crate) async fn exchange(
+        &self,
+        id: u64,
+        within: Duration,
+        frame: Bytes,
+    ) -> Result<Bytes, CallError> {
         let (answer, answered) = oneshot::channel();
         self.orders
             .send(Order::Call { id, frame, answer })
@@ -113,7 +123,7 @@ impl Client {
             .await
             .map_err(|_| CallError::Late)?;
         waiting.orders = None;
-        reply(&frame.map_err(|_| CallError::Ended)?)
+        frame.map_err(|_| CallError::Ended)
     }
 }
 

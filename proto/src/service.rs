@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde::Serialize;
 
 use crate::backends::{
     Backend, CountedRequest, EndingRequest, FrontLease, FrontRequest, KeepRequest, Kept,
     LeftRequest, StartedRequest, StopRequest,
 };
-use crate::client::{CallError, Client};
+use crate::client::{CallError, Client, reply};
 use crate::debug::{
     About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo,
     SessionParts, Setting, Stats, SweepRequest, TokenInfo, WhoAmI,
@@ -86,7 +87,19 @@ macro_rules! service {
                     within: Duration,
                     $($request: $type)?
                 ) -> Result<answer!($($answer)?), CallError> {
-                    self.call(within, stringify!($name), arguments!($($request)?)).await
+                    // What is async is compiled in each crate that awaits it; these two here alone.
+                    fn encode(
+                        client: &Client,
+                        within: Duration,
+                        $($request: $type)?
+                    ) -> Result<(u64, Bytes), CallError> {
+                        client.encode(within, stringify!($name), arguments!($($request)?))
+                    }
+                    fn decode(frame: &[u8]) -> Result<answer!($($answer)?), CallError> {
+                        reply(frame)
+                    }
+                    let (id, frame) = encode(self, within, $($request)?)?;
+                    decode(&self.exchange(id, within, frame).await?)
                 }
             )*
         }
