@@ -82,7 +82,8 @@ impl Handlers {
 fn to_its_end<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> impl Future<Output = Option<T>> + Send {
-    let mut work = Box::pin(AssertUnwindSafe(work).catch_unwind());
+    // One type for all work: what runs a task is compiled for each type that is spawned.
+    let mut work = AssertUnwindSafe(work).catch_unwind().boxed();
     async move {
         let begun = poll_fn(|task| Poll::Ready(work.as_mut().poll(task))).await;
         match begun {
