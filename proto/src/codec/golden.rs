@@ -450,7 +450,7 @@ fn the_methods_are_those_of_the_service() {
             "backend_started" => json!({"session": "s", "keeper": "00c0ffee", "pid": 7}),
             "check_front" => json!({"session": "s", "keeper": "00c0ffee", "epoch": "1"}),
             "front_left" => {
-                json!({"session": "s", "keeper": "00c0ffee", "epoch": "1", "orderly": true, "used": false})
+                json!({"session": "s", "keeper": "00c0ffee", "epoch": "1", "orderly": true, "at_ms": "0", "used": false})
             }
             "backend_counted" => {
                 let [counted, told] = ["1", "0"].map(|lost| json!({"lost": lost, "parked": "0"}));
