@@ -647,7 +647,7 @@ impl Registry {
             file: session.file,
         };
         self.effects
-            .push(Effect::Save(Record::Session(session.clone())));
+            .push(Effect::Save(Record::Session(Box::new(session.clone()))));
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
         self.note_siblings(id);
     }
@@ -731,7 +731,7 @@ impl Registry {
             file: session.file,
         };
         self.effects
-            .push(Effect::Save(Record::Session(session.clone())));
+            .push(Effect::Save(Record::Session(Box::new(session.clone()))));
         self.insert(session);
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
         self.note_siblings(&id);

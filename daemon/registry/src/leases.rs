@@ -1,5 +1,7 @@
 //! What may be done under a lease. The epoch is checked in the step that applies the change.
 
+use alloc::boxed::Box;
+
 use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::{Epoch, Error, SessionId};
 
@@ -23,7 +25,8 @@ impl Registry {
         // One that is not settled yet is what the file may really hold.
         session.former.get_or_insert(before);
         let (file, offered, record) = (session.file, session.offered, session.clone());
-        self.effects.push(Effect::Save(Record::Session(record)));
+        self.effects
+            .push(Effect::Save(Record::Session(Box::new(record))));
         Ok((file, offered))
     }
 
@@ -43,7 +46,8 @@ impl Registry {
         if was_open || (session.digest, session.offered) != (digest, offered) {
             (session.digest, session.offered) = (digest, offered);
             let (record, owner, key) = (session.clone(), session.owner, session.leading_key());
-            self.effects.push(Effect::Save(Record::Session(record)));
+            self.effects
+                .push(Effect::Save(Record::Session(Box::new(record))));
             if let (None, Some(key)) = (digest, key) {
                 self.end_unreachable(owner, key);
             }
@@ -55,7 +59,8 @@ impl Registry {
         if let Some(session) = self.sessions.get_mut(id) {
             session.offered = session.digest.is_some();
             let record = session.clone();
-            self.effects.push(Effect::Save(Record::Session(record)));
+            self.effects
+                .push(Effect::Save(Record::Session(Box::new(record))));
         }
     }
 
@@ -67,7 +72,8 @@ impl Registry {
         let session = self.leased(id, epoch)?;
         (session.digest, session.former, session.offered) = (None, None, false);
         let (file, record) = (session.file, session.clone());
-        self.effects.push(Effect::Save(Record::Session(record)));
+        self.effects
+            .push(Effect::Save(Record::Session(Box::new(record))));
         Ok(file)
     }
 

@@ -56,7 +56,7 @@ impl Records {
                 drop(self.claimants.insert(process, claimant));
             }
             Record::Session(session) => {
-                drop(self.sessions.insert(session.id.clone(), session));
+                drop(self.sessions.insert(session.id.clone(), *session));
             }
             Record::Keeper(of, keeper) => {
                 drop(self.keepers.insert(keeper.process, (of, keeper)));

@@ -47,6 +47,7 @@ mod tests;
 mod told;
 mod unreachable;
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -464,7 +465,8 @@ impl Registry {
             session.freed = self.order;
             let session = session.clone();
             if session.key.is_some() {
-                self.effects.push(Effect::Save(Record::Session(session)));
+                self.effects
+                    .push(Effect::Save(Record::Session(Box::new(session))));
             } else {
                 // Nobody could ever resume it.
                 self.end_session(id);

@@ -1,5 +1,6 @@
 //! What is on record, and survives the daemon.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -467,7 +468,7 @@ pub enum Record {
     /// What was read of a process that has claimed.
     Claimant(ProcessId, Claimant),
     /// A session.
-    Session(SessionRecord),
+    Session(Box<SessionRecord>),
     /// A keeper, and whose backend it holds. Without that it has to end.
     Keeper(Option<BackendOf>, KeeperRecord),
     /// A service.

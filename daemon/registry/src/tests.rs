@@ -157,7 +157,11 @@ impl Bench {
         let ending = ending.into_values().chain(exited_keepers.into_values());
         let records = owners
             .chain(claimants)
-            .chain(sessions.into_values().map(Record::Session))
+            .chain(
+                sessions
+                    .into_values()
+                    .map(|session| Record::Session(Box::new(session))),
+            )
             .chain(kept)
             .chain(ending.map(|keeper| Record::Keeper(None, keeper)))
             .chain(lost.map(Record::LostRecords));

@@ -1,6 +1,7 @@
 //! What nobody can resume any more, and ends at once: a session that waits in vain would keep its
 //! server, with its port, its profile and its memory.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -120,7 +121,7 @@ impl Registry {
         if session.closed_ms != Some(first) {
             session.closed_ms = Some(first);
             self.effects
-                .push(Effect::Save(Record::Session(session.clone())));
+                .push(Effect::Save(Record::Session(Box::new(session.clone()))));
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) fn copy_of(registry: &Registry, of: &BackendOf, keeper: KeeperRecord)
         BackendOf::Session(id) => {
             let session = registry.session(id)?;
             records.push(Record::Owner(registry.owner_record(session.owner)?));
-            records.push(Record::Session(session.clone()));
+            records.push(Record::Session(Box::new(session.clone())));
         }
         BackendOf::Service((name, _)) => {
             let service = registry.services().find(|known| known.name == *name)?;
@@ -127,7 +127,7 @@ fn take_in(mut given: Vec<Adopted>, records: &mut Records) -> Vec<SessionId> {
         session.opened = newest.unwrap_or(0) + 1;
         adopted.push(session.id.clone());
         records.owners.entry(owner.host).or_insert(owner);
-        records.save(Record::Session(session));
+        records.save(Record::Session(Box::new(session)));
         put_first(records, of, keeper);
     }
     adopted

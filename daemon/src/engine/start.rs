@@ -87,7 +87,7 @@ fn adopt(
     for session in adopted.iter().filter_map(|id| records.sessions.get(id)) {
         let owner = records.owners.get(&session.owner).cloned();
         owner.map(Record::Owner).into_iter().for_each(&mut save);
-        save(Record::Session(session.clone()));
+        save(Record::Session(Box::new(session.clone())));
     }
     let is_new = |(_, keeper): &&(_, KeeperRecord)| !known.contains(&keeper.name);
     let new: Vec<_> = records.keepers.values().filter(is_new).collect();

@@ -130,7 +130,9 @@ fn records(directory: &Path) -> [Files; 2] {
             process(number.into()),
             claimant,
         )));
-        ledger.record(Effect::Save(Record::Session(session(host, number))));
+        ledger.record(Effect::Save(Record::Session(Box::new(session(
+            host, number,
+        )))));
         block_on(ledger.waiter().kept()).expect("it is kept");
     }
     let killed = Files::of(&path);

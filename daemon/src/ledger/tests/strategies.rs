@@ -336,7 +336,7 @@ fn record() -> impl Strategy<Value = Record> {
     prop_oneof![
         owner().prop_map(Record::Owner),
         (process(), claimant()).prop_map(|(process, claimant)| Record::Claimant(process, claimant)),
-        any_session().prop_map(Record::Session),
+        any_session().prop_map(|session| Record::Session(Box::new(session))),
         keeper().prop_map(|(of, keeper)| Record::Keeper(of, keeper)),
         service().prop_map(Record::Service),
         service_loss().prop_map(|(of, loss)| Record::ServiceLoss(of, loss)),
