@@ -27,7 +27,7 @@ use crate::{RecordKey, Records};
 #[derive(Debug)]
 enum Item {
     Record(Effect),
-    Answer(Claim, Lease),
+    Answer(Box<Claim>, Lease),
     Begun(SessionId),
     Rejected(SessionId, TokenFile),
     Registered(ProcessId),

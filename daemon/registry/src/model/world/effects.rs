@@ -168,6 +168,6 @@ impl World {
             lease.outcome != Outcome::Resumed || is_gone || offered == Some(true),
             "whether its token is offered"
         );
-        self.queue.push_back(Item::Answer(claim, lease));
+        self.queue.push_back(Item::Answer(Box::new(claim), lease));
     }
 }
