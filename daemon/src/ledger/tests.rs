@@ -163,7 +163,7 @@ async fn what_cannot_be_read_is_discarded_and_written_anew() {
             execute(
                 path,
                 "UPDATE record SET value = replace(value, 'start', 'begin')",
-            )
+            );
         },
         |path| execute(path, "DROP TABLE record"),
         |path| {
