@@ -14,7 +14,7 @@
 //! - [`unreachable`]: what nobody can resume ends at once.
 //! - [`facts`]: what is known of servers, whoever's they are.
 //! - [`effects`]: what the engine must do, in order. [`records`]: what is put on record.
-//!   [`ledger`]: what effects leave on record, in memory. [`indexes`]: how a session is found.
+//!   [`ledger`]: what effects leave on record, and a registry continues from. [`indexes`]: how a session is found.
 //!
 //! `model.rs` holds all of it against a second implementation of the rules, by random steps.
 //!

@@ -139,7 +139,7 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
     }
 }
 
-/// Where a record is. A process is known by JSON, whatever else has a name by that.
+/// The kind of a record, and its key: of a process as JSON, of everything else its name.
 fn columns(key: &RecordKey) -> rusqlite::Result<(&'static str, String)> {
     Ok(match key {
         RecordKey::Owner(host) => ("owner", json(host)?),
