@@ -17,9 +17,8 @@ pub(super) const REFUSES: &str = r#"while read -r line; do
 done"#;
 
 fn listed() -> (World, Daemon) {
-    // Longer than a server that can't be reached is waited for, which is 10 s.
     let world = world(
-        "bundle.init_timeout_ms = 12000\nbundle.ready_wait_ms = 100\nbackends.stop_wait_ms = 100",
+        "bundle.init_timeout_ms = 6000\nbundle.ready_wait_ms = 100\nbackends.stop_wait_ms = 100",
     );
     let daemon = world.daemon();
     let nobody = OwnPort::take().number;
@@ -69,7 +68,7 @@ fn all_three_are_named(world: &World, daemon: &Daemon, errors: &Log) {
         (failed(world) == expected).then_some(())
     });
     let whys = [
-        ("hangs", "it was not ready within 12 s"),
+        ("hangs", "it was not ready within 6 s"),
         ("refuses", "it refused to be initialised: no licence"),
         ("dead", "can't be reached: Connection refused"),
     ];
