@@ -456,7 +456,9 @@ class Campaign:
             if by_rule is None or by_rule:
                 # It would have ended in any case, and its host is told why once for each key, of which an edited entry has another.
                 if fresh and not self.rule_told & {other} and not (cause and other == name) and self.kind != "edit":
-                    if not await self.until(lambda: self.says(other, RULE) or self.has_said(other, OF_RULE), LINE):
+                    # Between two times it may be either: what was done to it, or the rule.
+                    done = MAY_END.get(self.kind, RULE)
+                    if not await self.until(lambda: self.says(other, RULE) or self.says(other, done) or self.has_said(other, OF_RULE), LINE):
                         self.bad("silent", f"{other} ended with its connection, and no line says why: {self.unread(conversation=other[1:])}")
                     self.rule_told.add(other)
                 continue
