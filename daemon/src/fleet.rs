@@ -112,7 +112,8 @@ impl Fleet {
     /// Puts on record that this machine has the server of a service's session, or will have it.
     ///
     /// # Errors
-    /// [`Error::SessionHeld`] as long as another machine has it whose daemon sends heartbeats; [`Error::Unavailable`].
+    /// [`Error::SessionHeld`] as long as another machine has it whose daemon sends heartbeats;
+    /// [`Error::Unavailable`].
     pub async fn keep_here(&self, access: &Access) -> Result<(), Error> {
         if !self.is_shared() {
             return Ok(());

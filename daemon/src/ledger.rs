@@ -125,7 +125,7 @@ impl Ledger {
         let (mut database, records, discarded) = match opened {
             Ok((database, records, discarded)) => (Some(database), records, discarded),
             Err(error) if !is_there && Failure::of(&error, directory).is_full => {
-                remove(directory);
+                remove(directory, FILE);
                 (None, Records::default(), None)
             }
             Err(error) => return Err(LedgerError::Database { path, error }),
@@ -266,13 +266,12 @@ fn find(
     was_there: bool,
 ) -> rusqlite::Result<(Connection, Records, Option<String>)> {
     let path = directory.join(FILE);
-    let (emptied, why) = match schema::open(&path, boot) {
+    let (usable, why) = match schema::open(&path, boot) {
         Ok((connection, State::Current(records))) => return Ok((connection, *records, None)),
         Ok((connection, State::Empty)) => (Some(connection), None),
         Ok((connection, State::Rebooted)) => {
-            drop(connection);
-            remove(directory);
-            (None, Some(REBOOTED.to_owned()))
+            remove(directory, SET_ASIDE);
+            (Some(connection), Some(REBOOTED.to_owned()))
         }
         Ok((connection, State::Other(version))) => {
             drop(connection);
@@ -288,7 +287,7 @@ fn find(
         // A temporary error says nothing about the records.
         Err(error) => return Err(error),
     };
-    let mut connection = match emptied {
+    let mut connection = match usable {
         Some(connection) => connection,
         None => schema::open(&path, boot)?.0,
     };
@@ -300,11 +299,9 @@ fn find(
 /// The files of the database, by what is behind its name.
 const SUFFIXES: [&str; 3] = ["", "-wal", "-shm"];
 
-fn remove(directory: &Path) {
-    for file in [FILE, SET_ASIDE] {
-        for suffix in SUFFIXES {
-            let _ = std::fs::remove_file(directory.join(format!("{file}{suffix}")));
-        }
+fn remove(directory: &Path, file: &str) {
+    for suffix in SUFFIXES {
+        let _ = std::fs::remove_file(directory.join(format!("{file}{suffix}")));
     }
 }
 

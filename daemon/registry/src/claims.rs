@@ -646,8 +646,7 @@ impl Registry {
             lost,
             file: session.file,
         };
-        self.effects
-            .push(Effect::Save(Record::Session(Box::new(session.clone()))));
+        self.effects.push(Effect::Save(session.clone().into()));
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
         self.note_siblings(id);
     }
@@ -730,8 +729,7 @@ impl Registry {
             lost: told.lost(),
             file: session.file,
         };
-        self.effects
-            .push(Effect::Save(Record::Session(Box::new(session.clone()))));
+        self.effects.push(Effect::Save(session.clone().into()));
         self.insert(session);
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
         self.note_siblings(&id);

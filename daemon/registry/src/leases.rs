@@ -1,11 +1,9 @@
 //! What may be done under a lease. The epoch is checked in the step that applies the change.
 
-use alloc::boxed::Box;
-
 use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::{Epoch, Error, SessionId};
 
-use super::{Digest, Effect, NO_TOKEN, Record, Registry, SessionRecord, TokenFile};
+use super::{Digest, Effect, NO_TOKEN, Registry, SessionRecord, TokenFile};
 
 impl Registry {
     /// A token is about to be written: puts its digest on record, beside the former one. Returns
@@ -25,8 +23,7 @@ impl Registry {
         // One that is not settled yet is what the file may really hold.
         session.former.get_or_insert(before);
         let (file, offered, record) = (session.file, session.offered, session.clone());
-        self.effects
-            .push(Effect::Save(Record::Session(Box::new(record))));
+        self.effects.push(Effect::Save(record.into()));
         Ok((file, offered))
     }
 
@@ -46,8 +43,7 @@ impl Registry {
         if was_open || (session.digest, session.offered) != (digest, offered) {
             (session.digest, session.offered) = (digest, offered);
             let (record, owner, key) = (session.clone(), session.owner, session.leading_key());
-            self.effects
-                .push(Effect::Save(Record::Session(Box::new(record))));
+            self.effects.push(Effect::Save(record.into()));
             if let (None, Some(key)) = (digest, key) {
                 self.end_unreachable(owner, key);
             }
@@ -59,8 +55,7 @@ impl Registry {
         if let Some(session) = self.sessions.get_mut(id) {
             session.offered = session.digest.is_some();
             let record = session.clone();
-            self.effects
-                .push(Effect::Save(Record::Session(Box::new(record))));
+            self.effects.push(Effect::Save(record.into()));
         }
     }
 
@@ -72,8 +67,7 @@ impl Registry {
         let session = self.leased(id, epoch)?;
         (session.digest, session.former, session.offered) = (None, None, false);
         let (file, record) = (session.file, session.clone());
-        self.effects
-            .push(Effect::Save(Record::Session(Box::new(record))));
+        self.effects.push(Effect::Save(record.into()));
         Ok(file)
     }
 

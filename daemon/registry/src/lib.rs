@@ -14,7 +14,8 @@
 //! - [`unreachable`]: what nobody can resume ends at once.
 //! - [`facts`]: what is known of servers, whoever's they are.
 //! - [`effects`]: what the engine must do, in order. [`records`]: what is put on record.
-//!   [`ledger`]: what effects leave on record, and a registry continues from. [`indexes`]: how a session is found.
+//!   [`ledger`]: what effects leave on record, and a registry continues from. [`indexes`]: how a
+//!   session is found.
 //!
 //! `model.rs` holds all of it against a second implementation of the rules, by random steps.
 //!
@@ -47,7 +48,6 @@ mod tests;
 mod told;
 mod unreachable;
 
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -465,8 +465,7 @@ impl Registry {
             session.freed = self.order;
             let session = session.clone();
             if session.key.is_some() {
-                self.effects
-                    .push(Effect::Save(Record::Session(Box::new(session))));
+                self.effects.push(Effect::Save(session.into()));
             } else {
                 // Nobody could ever resume it.
                 self.end_session(id);

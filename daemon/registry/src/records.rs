@@ -51,6 +51,23 @@ pub struct OwnerRecord {
     pub names: BTreeSet<Key>,
 }
 
+impl OwnerRecord {
+    /// One of which nothing was seen yet.
+    pub fn new(host: ProcessId, name: String, host_rule: Option<Siblings>) -> Self {
+        Self {
+            host,
+            name,
+            host_rule,
+            multiplexed_keys: BTreeSet::new(),
+            conversations_at_once: false,
+            ambiguous: BTreeSet::new(),
+            losses: Vec::new(),
+            rules: BTreeMap::new(),
+            names: BTreeSet::new(),
+        }
+    }
+}
+
 /// What is known of a host about a resume of its wrapped servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostRule {
@@ -515,6 +532,12 @@ impl Record {
             Self::Server(server) => RecordKey::Server(server.server.clone()),
             Self::LostRecords(_) => RecordKey::LostRecords,
         }
+    }
+}
+
+impl From<SessionRecord> for Record {
+    fn from(session: SessionRecord) -> Self {
+        Self::Session(Box::new(session))
     }
 }
 

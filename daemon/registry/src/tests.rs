@@ -157,11 +157,7 @@ impl Bench {
         let ending = ending.into_values().chain(exited_keepers.into_values());
         let records = owners
             .chain(claimants)
-            .chain(
-                sessions
-                    .into_values()
-                    .map(|session| Record::Session(Box::new(session))),
-            )
+            .chain(sessions.into_values().map(|session| session.into()))
             .chain(kept)
             .chain(ending.map(|keeper| Record::Keeper(None, keeper)))
             .chain(lost.map(Record::LostRecords));

@@ -1,7 +1,6 @@
 //! What nobody can resume any more, and ends at once: a session that waits in vain would keep its
 //! server, with its port, its profile and its memory.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -10,7 +9,7 @@ use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Error, Label, Loss, Resume, SessionId, Siblings};
 
 use super::losses::is_led;
-use super::{BackendOf, Claim, Effect, Millis, Record, Registry, RuleSource, SessionRecord};
+use super::{BackendOf, Claim, Effect, Millis, Registry, RuleSource, SessionRecord};
 
 /// How a front has left, as its keeper tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,8 +119,7 @@ impl Registry {
         let first = session.closed_ms.map_or(at_ms, |known| known.min(at_ms));
         if session.closed_ms != Some(first) {
             session.closed_ms = Some(first);
-            self.effects
-                .push(Effect::Save(Record::Session(Box::new(session.clone()))));
+            self.effects.push(Effect::Save(session.clone().into()));
         }
     }
 

@@ -5,7 +5,6 @@
 //! front that is attached, if the kernel confirms the host, and ends with that front. Sessions that
 //! the user has named are found by their names.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId, StartTime};
@@ -31,7 +30,7 @@ pub(super) fn copy_of(registry: &Registry, of: &BackendOf, keeper: KeeperRecord)
         BackendOf::Session(id) => {
             let session = registry.session(id)?;
             records.push(Record::Owner(registry.owner_record(session.owner)?));
-            records.push(Record::Session(Box::new(session.clone())));
+            records.push(session.clone().into());
         }
         BackendOf::Service((name, _)) => {
             let service = registry.services().find(|known| known.name == *name)?;
@@ -127,7 +126,7 @@ fn take_in(mut given: Vec<Adopted>, records: &mut Records) -> Vec<SessionId> {
         session.opened = newest.unwrap_or(0) + 1;
         adopted.push(session.id.clone());
         records.owners.entry(owner.host).or_insert(owner);
-        records.save(Record::Session(Box::new(session)));
+        records.save(session.into());
         put_first(records, of, keeper);
     }
     adopted
@@ -265,12 +264,8 @@ impl Adopted {
         session.name.is_none().then_some(())?;
         Some(Self {
             owner: OwnerRecord {
-                multiplexed_keys: BTreeSet::new(),
-                ambiguous: BTreeSet::new(),
-                losses: Vec::new(),
-                rules: BTreeMap::new(),
-                names: BTreeSet::new(),
-                ..owner
+                conversations_at_once: owner.conversations_at_once,
+                ..OwnerRecord::new(owner.host, owner.name, owner.host_rule)
             },
             session: SessionRecord {
                 key: session.key.filter(|_| session.owner == ProcessId::USER),
@@ -329,17 +324,7 @@ mod tests {
     /// What the keeper of a backend gives back.
     fn given(id: &str, backend: &str, pid: u32, epoch: u64, front: Option<u32>) -> Adopted {
         let host = process(9);
-        let owner = OwnerRecord {
-            host,
-            name: "host".into(),
-            host_rule: None,
-            multiplexed_keys: BTreeSet::new(),
-            conversations_at_once: false,
-            ambiguous: BTreeSet::new(),
-            losses: Vec::new(),
-            rules: BTreeMap::new(),
-            names: BTreeSet::new(),
-        };
+        let owner = OwnerRecord::new(host, "host".into(), None);
         let session = SessionRecord {
             id: id.parse().expect("an id"),
             owner: host,

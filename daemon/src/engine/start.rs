@@ -87,11 +87,11 @@ fn adopt(
     for session in adopted.iter().filter_map(|id| records.sessions.get(id)) {
         let owner = records.owners.get(&session.owner).cloned();
         owner.map(Record::Owner).into_iter().for_each(&mut save);
-        save(Record::Session(Box::new(session.clone())));
+        save(session.clone().into());
     }
     let is_new = |(_, keeper): &&(_, KeeperRecord)| !known.contains(&keeper.name);
     let new: Vec<_> = records.keepers.values().filter(is_new).collect();
-    let is_of_service = |of: &Option<BackendOf>| matches!(of, Some(BackendOf::Service(_)));
+    let is_of_service = |of: &Option<BackendOf>| of.as_ref().and_then(BackendOf::service).is_some();
     let of_services = new.iter().filter(|(of, _)| is_of_service(of)).count();
     if of_services > 0 {
         let services = records.services.values().cloned();

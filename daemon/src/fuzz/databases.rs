@@ -108,19 +108,8 @@ fn records(directory: &Path) -> [Files; 2] {
     let path = directory.join("sessions.db");
     let mut ledger = Ledger::open(directory, BOOT).expect("made").ledger;
     for (host, number) in numbers() {
-        let name = "host".into();
-        let (multiplexed_keys, ambiguous, losses, rules, names) = Default::default();
-        ledger.record(Effect::Save(Record::Owner(OwnerRecord {
-            host,
-            name,
-            host_rule: None,
-            multiplexed_keys,
-            conversations_at_once: false,
-            ambiguous,
-            losses,
-            rules,
-            names,
-        })));
+        let owner = OwnerRecord::new(host, "host".into(), None);
+        ledger.record(Effect::Save(Record::Owner(owner)));
         let traits = Traits::unknown("server".into(), KeyDoubt::Executable);
         let claimant = Claimant {
             keys: vec![key(number)],
@@ -130,9 +119,7 @@ fn records(directory: &Path) -> [Files; 2] {
             process(number.into()),
             claimant,
         )));
-        ledger.record(Effect::Save(Record::Session(Box::new(session(
-            host, number,
-        )))));
+        ledger.record(Effect::Save(session(host, number).into()));
         block_on(ledger.waiter().kept()).expect("it is kept");
     }
     let killed = Files::of(&path);

@@ -14,7 +14,10 @@ use crate::writer::{begin, check, check_format};
 /// Grows with every change of the records. A database of another version is set aside.
 pub(super) const VERSION: i64 = 16;
 
+/// The tables, in the place of those of a former boot.
 const TABLES: &str = "
+    DROP TABLE IF EXISTS boot;
+    DROP TABLE IF EXISTS record;
     CREATE TABLE boot (id TEXT NOT NULL) STRICT;
     CREATE TABLE record (kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, key)) STRICT, WITHOUT ROWID;";
 

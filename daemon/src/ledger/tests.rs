@@ -53,7 +53,7 @@ impl Bench {
 
     /// Records something that no other test looks at, and keeps it with all that came before.
     async fn keep(&mut self) -> Result<(), Error> {
-        self.record(Effect::Save(Record::Session(Box::new(session("kept", 1)))));
+        self.record(Effect::Save(session("kept", 1).into()));
         self.ledger.waiter().kept().await
     }
 
@@ -193,7 +193,7 @@ async fn what_cannot_be_read_is_discarded_and_written_anew() {
         } = open(directory.path(), BOOT);
         assert_eq!((records, discarded.is_some()), (Records::default(), true));
         let kept = session("kept", 2);
-        ledger.record(Effect::Save(Record::Session(Box::new(kept.clone()))));
+        ledger.record(Effect::Save(kept.clone().into()));
         ledger.waiter().kept().await.expect("it is kept");
         ledger.writer.close().await;
         let Opened {
@@ -217,7 +217,7 @@ async fn that_records_were_lost_is_there_with_the_first_new_ones() {
     let reopened = open(directory.path(), BOOT);
     assert_eq!(reopened.records.lost, None);
     reopened.ledger.writer.close().await;
-    remove(directory.path());
+    remove(directory.path(), FILE);
     open(directory.path(), BOOT).ledger.writer.close().await;
     assert!(open(directory.path(), BOOT).records.lost.is_some());
 }
@@ -231,7 +231,7 @@ async fn a_waiter_waits_until_it_is_kept() {
     curious
         .execute_batch("BEGIN IMMEDIATE")
         .expect("nobody is writing");
-    bench.record(Effect::Save(Record::Session(Box::new(session("a", 1)))));
+    bench.record(Effect::Save(session("a", 1).into()));
     let mut kept = std::pin::pin!(bench.ledger.waiter().kept());
     assert_eq!(kept.as_mut().now_or_never(), None);
     curious.execute_batch("COMMIT").expect("it was begun");
@@ -255,10 +255,8 @@ async fn what_could_not_be_written_is_written_later_and_in_order() {
     );
     let before = bench.ledger.waiter();
     for epoch in 1..4 {
-        bench.record(Effect::Save(Record::Session(Box::new(session("a", epoch)))));
-        bench.record(Effect::Save(Record::Session(Box::new(session(
-            "refused", epoch,
-        )))));
+        bench.record(Effect::Save(session("a", epoch).into()));
+        bench.record(Effect::Save(session("refused", epoch).into()));
         bench.record(Effect::Drop(RecordKey::Session(
             "kept".parse().expect("an id"),
         )));
@@ -309,8 +307,8 @@ async fn a_full_disk_is_said_and_got_over() {
             program: "x".repeat(10_000),
             ..session(&number.to_string(), number)
         };
-        records.apply(Effect::Save(Record::Session(Box::new(large.clone()))));
-        ledger.record(Effect::Save(Record::Session(Box::new(large))));
+        records.apply(Effect::Save(large.clone().into()));
+        ledger.record(Effect::Save(large.into()));
         ledger.waiter().kept()
     };
     let mut number = 0;
@@ -352,10 +350,7 @@ async fn a_keeper_that_is_to_end_is_on_record_without_its_session() {
 #[tokio::test]
 async fn a_flipped_byte_makes_no_other_session() {
     let mut bench = Bench::new();
-    bench.record(Effect::Save(Record::Session(Box::new(session(
-        "a-session-by-this-name",
-        1,
-    )))));
+    bench.record(Effect::Save(session("a-session-by-this-name", 1).into()));
     bench.ledger.waiter().kept().await.expect("it is kept");
     let Bench {
         directory, ledger, ..
@@ -387,7 +382,7 @@ async fn a_flipped_byte_makes_no_other_session() {
             "{at}: {:?}",
             records.sessions
         );
-        ledger.record(Effect::Save(Record::Session(Box::new(session("kept", 1)))));
+        ledger.record(Effect::Save(session("kept", 1).into()));
         ledger
             .waiter()
             .kept()

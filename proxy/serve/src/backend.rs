@@ -191,11 +191,11 @@ pub trait Backends: Send + Sync {
     ) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>>;
 
     /// Makes sure that this machine may have the backend of a session that another process has
-    /// begun.
+    /// begun. False: another machine has it.
     ///
     /// # Errors
-    /// When another machine has it, or the daemon could not be asked.
-    fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>>;
+    /// When the daemon could not be asked.
+    fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<bool, Refusal>>;
 
     /// A client asks for MCP 2026-07-28. True: it is known without a server that none speaks it.
     /// Called again only after a while.

@@ -135,7 +135,6 @@ impl Bundles {
         let options = service::Options {
             control: Some(control),
             descriptors: servers.descriptors,
-            patience: settings.hold,
             ..service::Options::default()
         };
         let service = Service::lease(service, options).await?;
@@ -271,7 +270,7 @@ impl Backends for Bundles {
         self.0.bundle(session).boxed()
     }
 
-    fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>> {
+    fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<bool, Refusal>> {
         claim(&self.0.service, session).boxed()
     }
 

@@ -14,7 +14,7 @@ use mcp_sessiond_proxy::server::service::{
 };
 
 use crate::backend::{Backend, Backends, Ended, Losses, ServerLine, ServerLoss};
-use crate::refusal::{Refusal, no_server};
+use crate::refusal::{Refusal, elsewhere, no_server};
 use crate::settings::Settings;
 
 /// The keepers of one service's sessions. Only the process that has leased the service may attach
@@ -39,7 +39,6 @@ impl Keepers {
         let options = Options {
             control: Some(control),
             descriptors,
-            patience: settings.hold,
             ..Options::default()
         };
         let service = Service::lease(settings.service.clone(), options).await?;
@@ -76,7 +75,7 @@ impl Backends for Keepers {
         .boxed()
     }
 
-    fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>> {
+    fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<bool, Refusal>> {
         claim(&self.service, session).boxed()
     }
 
@@ -90,16 +89,19 @@ impl Backends for Keepers {
 }
 
 /// As [`Backends::claim`].
-pub(crate) async fn claim(service: &Service, session: &Session) -> Result<(), Refusal> {
-    service.claim(session.id()).await.map_err(refused)
+pub(crate) async fn claim(service: &Service, session: &Session) -> Result<bool, Refusal> {
+    match service.claim(session.id()).await {
+        Ok(()) => Ok(true),
+        Err(NoBackend::Elsewhere) => Ok(false),
+        Err(error) => Err(refused(error)),
+    }
 }
 
 /// Why there is no server, for a client.
 pub(crate) fn refused(error: NoBackend) -> Refusal {
     match error {
         NoBackend::NoSession => Refusal::unknown_session(),
-        // It may be that this machine takes it over.
-        error @ NoBackend::Elsewhere => Refusal::for_now(error.to_string()),
+        NoBackend::Elsewhere => elsewhere(),
         error => no_server(error),
     }
 }

@@ -16,6 +16,11 @@ pub fn no_server(why: impl Display) -> Refusal {
     )
 }
 
+/// Another machine serves the session. It may be that this one takes it over.
+pub fn elsewhere() -> Refusal {
+    Refusal::for_now("another machine serves this session")
+}
+
 /// The daemon did not answer in time.
 pub fn daemon_away(waited: Duration) -> Refusal {
     Refusal::for_now(format!(

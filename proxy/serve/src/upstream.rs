@@ -28,7 +28,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::backend::{Backend, Backends, Ended, Losses, ServerLine, ServerLoss};
 use crate::keeper_backend::claim;
-use crate::refusal::{Refusal, no_server};
+use crate::refusal::{Refusal, elsewhere, no_server};
 use crate::settings::Settings;
 use crate::stderr::warn;
 
@@ -70,7 +70,6 @@ impl Upstreams {
         let control = Options::default().start(settings.start.clone());
         let options = service::Options {
             control: Some(control),
-            patience: settings.hold,
             ..service::Options::default()
         };
         let service = Service::lease(settings.service.clone(), options).await?;
@@ -84,7 +83,9 @@ impl Upstreams {
 
     async fn connect(&self, session: &Session) -> Result<Upstream, Refusal> {
         // The name is leased again, too, if the daemon has lost its records.
-        claim(&self.service, session).await?;
+        if !claim(&self.service, session).await? {
+            return Err(elsewhere());
+        }
         let losses = Losses::default();
         let state = InSession::of(session, self.stores.clone(), losses.clone());
         let kept = state.store.read().await?;
@@ -102,7 +103,7 @@ impl Upstreams {
     }
 }
 
-/// Makes sure that something listens where the server should be.
+/// Makes sure that something listens where the server should be. One that was there may be restarting.
 async fn reach(remote: &Remote, hold: Duration) -> Result<(), Refusal> {
     let until = Instant::now() + hold;
     loop {
@@ -112,7 +113,7 @@ async fn reach(remote: &Remote, hold: Duration) -> Result<(), Refusal> {
             Ok(Err(error)) => error.to_string(),
             Err(_) => "it does not answer".to_owned(),
         };
-        if Instant::now() + PAUSE >= until {
+        if !remote.was_reached() || Instant::now() + PAUSE >= until {
             return Err(no_server(format_args!("{remote} can't be reached: {why}")));
         }
         sleep(PAUSE).await;
@@ -131,7 +132,7 @@ impl Backends for Upstreams {
         .boxed()
     }
 
-    fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>> {
+    fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<bool, Refusal>> {
         claim(&self.service, session).boxed()
     }
 }

@@ -54,9 +54,6 @@ const KEEPER_WAIT: Duration = Duration::from_secs(20);
 /// The pause before a keeper is asked again that has no descriptor free.
 const BUSY_PAUSE: Duration = Duration::from_millis(200);
 
-/// The pause before it is asked again whether another machine still serves a session.
-const ELSEWHERE_PAUSE: Duration = Duration::from_millis(500);
-
 /// The pause before another attempt to find or start a backend.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -71,8 +68,6 @@ pub struct Options {
     /// The most descriptors that a backend may have, where this process has raised its own limit.
     /// By default as many as this process.
     pub descriptors: Option<u64>,
-    /// How long a session is waited for whose backend runs on another machine.
-    pub patience: Duration,
 }
 
 /// Why a name can't be served.
@@ -161,7 +156,6 @@ struct Inner {
     binary: PathBuf,
     mask: GivenMask,
     descriptors: Option<u64>,
-    patience: Duration,
     /// Where the backends' standard error goes.
     stderr: Stderr,
 }
@@ -173,7 +167,7 @@ impl Service {
     /// # Errors
     /// [`NotLeased`].
     pub async fn lease(name: ServiceName, options: Options) -> Result<Self, NotLeased> {
-        let (descriptors, patience) = (options.descriptors, options.patience);
+        let descriptors = options.descriptors;
         let binary = options.binary.or_else(executable::own);
         let binary = binary.ok_or_else(|| {
             NotLeased::Impossible("there is no executable to start keepers with".into())
@@ -197,7 +191,6 @@ impl Service {
             binary,
             mask,
             descriptors,
-            patience,
             stderr,
         })))
     }
@@ -307,16 +300,10 @@ impl Service {
     /// [`NoBackend::Elsewhere`] while it runs on another machine; the other errors of
     /// [`Service::backend`].
     pub async fn claim(&self, session: &SessionId) -> Result<(), NoBackend> {
-        let until = Instant::now() + self.0.patience;
-        loop {
-            let found = retry_until(Instant::now() + ATTACH_WAIT, || self.find(session, None));
-            match found.await {
-                Err(NoBackend::Elsewhere) if Instant::now() + ELSEWHERE_PAUSE < until => {
-                    tokio::time::sleep(ELSEWHERE_PAUSE).await;
-                }
-                found => return found.map(drop),
-            }
-        }
+        let until = Instant::now() + ATTACH_WAIT;
+        retry_until(until, || self.find(session, None))
+            .await
+            .map(drop)
     }
 
     /// Ends all backends of this service on this machine, also those that a former process has

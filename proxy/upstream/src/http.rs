@@ -498,7 +498,7 @@ impl Remote {
                 self.was_reached.store(true, Ordering::Relaxed);
                 return replied;
             };
-            let waits = in_session || self.was_reached.load(Ordering::Relaxed);
+            let waits = in_session || self.was_reached();
             if !waits || Instant::now() + PAUSE >= until {
                 return replied;
             }

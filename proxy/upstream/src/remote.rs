@@ -1,7 +1,7 @@
 //! Where a server is, and what every request to it says.
 
 use std::fmt;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -120,6 +120,11 @@ impl Remote {
     #[must_use]
     pub fn hold(self, hold: Duration) -> Self {
         Self { hold, ..self }
+    }
+
+    /// Whether it was reached by this, or a clone.
+    pub fn was_reached(&self) -> bool {
+        self.was_reached.load(Ordering::Relaxed)
     }
 
     /// The host and the port at which it listens.

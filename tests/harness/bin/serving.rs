@@ -43,7 +43,6 @@ async fn main() -> ExitCode {
             control: None,
             binary,
             descriptors: None,
-            patience: std::time::Duration::ZERO,
         },
     )
     .await

@@ -1,7 +1,7 @@
 //! `serve` of one name on several machines with one database: a session is served where its server
 //! runs.
 
-use mcp_sessiond_tests::{HttpClient, Serve, World, until};
+use mcp_sessiond_tests::{Daemon, HttpClient, Serve, World, until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -112,4 +112,17 @@ pub(crate) fn of_a_daemon_that_was_stopped_and_comes_back(url: &str) {
         (200, json!("1")),
         "others are served as before"
     );
+}
+
+/// Requests without a session have a server on each machine: that of another one is nobody's here.
+pub(crate) fn of_requests_without_a_session_on_each_machine(url: &str) {
+    let all: [(World, Daemon); 2] = machines(url);
+    let serving = all.each_ref().map(|(world, _)| {
+        let mut raw = world.raw("server");
+        raw.command.push("modern".to_owned());
+        (world.serve(&["--name", "test"], &raw.command), raw)
+    });
+    for (serve, _) in &serving {
+        serve.client().modern("ping", &json!({})).must_be(200);
+    }
 }

@@ -136,6 +136,7 @@ macro_rules! signs {
             signs::one_that_starts_later
             serving::of_a_machine_that_lives_and_then_is_gone
             serving::of_a_daemon_that_was_stopped_and_comes_back
+            serving::of_requests_without_a_session_on_each_machine
         }
     };
     (@cases $database:expr, $($room:ident::$case:ident)*) => {$(

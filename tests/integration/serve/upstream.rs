@@ -1,7 +1,7 @@
 //! Servers that speak Streamable HTTP themselves, behind `serve --upstream`: they are killed, and
 //! so is `serve`, in the middle of calls.
 
-use mcp_sessiond_tests::{Daemon, HttpClient, Reply, Serve, Upstream, World, until};
+use mcp_sessiond_tests::{Daemon, HttpClient, OwnPort, Reply, Serve, Upstream, World, until};
 use serde_json::{Value, json};
 
 use crate::wrap::{gate, open};
@@ -24,6 +24,16 @@ fn fastmcp() -> Vec<String> {
 /// A server on the official Rust SDK, which numbers its events.
 fn rmcp() -> Vec<String> {
     vec![env!("CARGO_BIN_EXE_rmcp-server").into()]
+}
+
+/// However long requests wait for one that restarts.
+#[test]
+fn a_server_that_was_never_there_is_said_not_to_be_at_once() {
+    let world = world("http.hold_ms = 600000\n");
+    let _daemon = world.daemon();
+    let url = format!("http://127.0.0.1:{}/mcp", OwnPort::take().number);
+    let serve = world.serve(&["--name", "test", "--upstream", &url], &[]);
+    assert_eq!(serve.client().begin("2025-11-25", &[]).status, 502);
 }
 
 /// A world with a daemon, with an Express server, and with `serve` in front of it.

@@ -585,8 +585,8 @@ impl Book {
     fn take_recorded(&mut self, claim: &Claim, key: Key) -> Option<Loss> {
         let losses = &mut self.hosts.get_mut(&claim.host).expect("a host").losses;
         let recorded = losses.remove(&key);
-        let former = claim.unnamed.and_then(|former| losses.remove(&former));
-        recorded.or(former)
+        let unnamed = claim.unnamed.and_then(|unnamed| losses.remove(&unnamed));
+        recorded.or(unnamed)
     }
 
     /// What a claim is told of the members of its session, which nobody is told again.

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mcp_sessiond_client::{
     Caller, Cursor, EventId, SessionError, SessionId, SessionStatus, StreamId, StreamView,
@@ -9,12 +10,16 @@ use mcp_sessiond_client::{
 use mcp_sessiond_http_session::messages::{Id, answered_id};
 use mcp_sessiond_http_session::origin::calls_of;
 use mcp_sessiond_http_session::session::Inherited;
+use tokio::time::{Instant, sleep};
 
 use super::handshake::within_hold;
 use super::{LAST_DELIVERED, Live, Shared};
 use crate::backend::Backend;
 use crate::record;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, elsewhere};
+
+/// The pause before it is asked again whether another machine still serves a session.
+const ELSEWHERE_PAUSE: Duration = Duration::from_millis(500);
 
 /// What a caller is told of a session of somebody else.
 fn bound(refusal: Refusal) -> Refusal {
@@ -51,7 +56,13 @@ impl Live {
             return Err(Refusal::unknown_session());
         };
         // Nothing is said in it as long as another machine serves it.
-        shared.backends.claim(&session).await?;
+        let until = Instant::now() + shared.settings.hold;
+        while !shared.backends.claim(&session).await? {
+            if Instant::now() + ELSEWHERE_PAUSE >= until {
+                return Err(elsewhere());
+            }
+            sleep(ELSEWHERE_PAUSE).await;
+        }
         let live = Self::new(shared.clone(), session, caller, handshake);
         let mut left = Vec::new();
         for stream in streams {

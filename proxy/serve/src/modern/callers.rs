@@ -321,17 +321,22 @@ async fn former(shared: &Arc<live::Shared>, caller: &Caller) -> Result<Option<Se
     let mut found = None;
     for view in of_this_era.filter(|view| view.status != SessionStatus::Terminated) {
         let opened = match within_hold(hold, sessions.open(&view.session)).await {
-            Ok(session) => shared.backends.claim(&session).await.map(|()| session),
-            refused => refused,
+            Ok(session) => {
+                let claimed = shared.backends.claim(&session).await;
+                claimed.map(|is_here| (session, is_here))
+            }
+            Err(refusal) => Err(refusal),
         };
         match opened {
-            Ok(session)
+            // Another machine serves it.
+            Ok((_, false)) => {}
+            Ok((session, true))
                 if matches!(view.status, SessionStatus::Ready { .. }) && found.is_none() =>
             {
                 found = Some(session);
             }
-            Ok(session) => drop(terminate(&session).await),
-            // It is another caller's or another machine's, or has ended.
+            Ok((session, true)) => drop(terminate(&session).await),
+            // It is another caller's, or has ended.
             Err(refusal)
                 if [StatusCode::FORBIDDEN, StatusCode::NOT_FOUND].contains(&refusal.status) => {}
             Err(refusal) => return Err(refusal),
