@@ -3,6 +3,8 @@
 mod serving;
 pub(crate) mod signs;
 
+#[cfg(feature = "postgres")]
+use mcp_sessiond_tests::OwnPort;
 use mcp_sessiond_tests::{Daemon, World, assert_refused, random, until};
 use serde_json::{Value, json};
 
@@ -302,12 +304,10 @@ fn what_others_have_deleted_does_not_read_as_if_it_had_never_been() {
 #[cfg(feature = "postgres")]
 #[test]
 fn a_database_that_is_away_keeps_no_daemon_from_starting() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|free| free.local_addr())
-        .expect("a port")
-        .port();
+    let nobody = OwnPort::take();
     let world = world(&format!(
-        "[storage]\nurl = \"postgres://me:hunter2@127.0.0.1:{port}/x?sslmode=disable\"\n"
+        "[storage]\nurl = \"postgres://me:hunter2@127.0.0.1:{}/x?sslmode=disable\"\n",
+        nobody.number
     ));
     let _daemon = world.daemon();
     let mut host = world.host();

@@ -31,7 +31,8 @@ fn rmcp() -> Vec<String> {
 fn a_server_that_was_never_there_is_said_not_to_be_at_once() {
     let world = world("http.hold_ms = 600000\n");
     let _daemon = world.daemon();
-    let url = format!("http://127.0.0.1:{}/mcp", OwnPort::take().number);
+    let nobody = OwnPort::take();
+    let url = format!("http://127.0.0.1:{}/mcp", nobody.number);
     let serve = world.serve(&["--name", "test", "--upstream", &url], &[]);
     assert_eq!(serve.client().begin("2025-11-25", &[]).status, 502);
 }

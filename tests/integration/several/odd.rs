@@ -355,11 +355,11 @@ fn one_that_has_failed_the_last_time_keeps_no_host_waiting_and_joins() {
 fn a_server_is_named_once_in_a_sentence_about_it() {
     let world = world(PATIENT);
     let _daemon = world.daemon();
-    let nobody = OwnPort::take().number;
+    let nobody = OwnPort::take();
     let servers = [
         (
             "z-dead",
-            json!({"url": format!("http://127.0.0.1:{nobody}/mcp")}),
+            json!({"url": format!("http://127.0.0.1:{}/mcp", nobody.number)}),
         ),
         ("z-gone", json!({"command": "no-such-program"})),
         ("z-bad", json!({"args": 1})),

@@ -16,13 +16,12 @@ pub(super) const REFUSES: &str = r#"while read -r line; do
   case $line in *\"id\"*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"no licence"}}\n' "$id";; esac
 done"#;
 
-fn listed() -> (World, Daemon) {
+fn listed(nobody: &OwnPort) -> (World, Daemon) {
     let world = world(
         "bundle.init_timeout_ms = 6000\nbundle.ready_wait_ms = 100\nbackends.stop_wait_ms = 100",
     );
     let daemon = world.daemon();
-    let nobody = OwnPort::take().number;
-    let url = format!("http://127.0.0.1:{nobody}/mcp");
+    let url = format!("http://127.0.0.1:{}/mcp", nobody.number);
     let servers = [
         small(&world),
         json!({"command": "sh", "args": ["-c", "echo about to hang >&2; exec sleep 1000"]}),
@@ -112,7 +111,8 @@ fn all_three_are_named(world: &World, daemon: &Daemon, errors: &Log) {
 
 #[test]
 fn a_wrapper_of_all_names_what_can_t_be_used() {
-    let (world, daemon) = listed();
+    let nobody = OwnPort::take();
+    let (world, daemon) = listed(&nobody);
     let mut client = Client::connected(world.front(&all(&world, &[])));
     let errors = client.pipe.errors.clone();
     all_three_are_named(&world, &daemon, &errors);
@@ -125,7 +125,8 @@ fn a_wrapper_of_all_names_what_can_t_be_used() {
 
 #[test]
 fn so_does_serve_also_after_the_daemon_was_killed() {
-    let (world, mut daemon) = listed();
+    let nobody = OwnPort::take();
+    let (world, mut daemon) = listed(&nobody);
     let serve = world.serve(&["--name", "test", "--all", "--inspect"], &[]);
     let client = serve.connected("2025-11-25");
     all_three_are_named(&world, &daemon, &serve.errors);
