@@ -251,7 +251,8 @@ fn with_overrides(
         if !known.iter().any(|known| known == name) {
             let error = match meant(name) {
                 meant if meant.is_empty() => {
-                    "there is no such setting; `mcp-sessiond config` lists all of them".to_owned()
+                    "there is no such setting; `mcp-sessiond debug config` lists all of them"
+                        .to_owned()
                 }
                 meant => format!("there is no such setting{meant}"),
             };

@@ -56,7 +56,7 @@ pub use usage::Usage;
 pub use wills::{Of, Recorded};
 
 use crate::counters::{Meters, count};
-use crate::storage::{RecordId, Storage, StorageError, Version};
+use crate::storage::{RecordId, StorageError, Store, Version};
 use expiry::LastUses;
 use presence::Presence;
 use sessions::Known;
@@ -74,7 +74,7 @@ const VERSIONS_BYTES: usize = 512;
 
 /// The sessions that a storage holds.
 pub struct Contents {
-    storage: Arc<dyn Storage>,
+    store: Arc<Store>,
     clock: Arc<Clock>,
     bounds: RwLock<Arc<Bounds>>,
     meters: Arc<Meters>,
@@ -99,21 +99,16 @@ type OnEnd = Box<dyn Fn(&RecordId) + Send + Sync>;
 
 impl fmt::Debug for Contents {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Contents({:?})", self.storage)
+        write!(formatter, "Contents({:?})", self.store)
     }
 }
 
 impl Contents {
-    /// Keeps sessions in `storage`.
-    pub fn new(
-        storage: Arc<dyn Storage>,
-        clock: Arc<Clock>,
-        bounds: Bounds,
-        meters: Arc<Meters>,
-    ) -> Self {
+    /// Keeps sessions in `store`.
+    pub fn new(store: Arc<Store>, clock: Arc<Clock>, bounds: Bounds, meters: Arc<Meters>) -> Self {
         let began_ms = clock.now_ms();
         Self {
-            storage,
+            store,
             clock,
             bounds: RwLock::new(Arc::new(bounds)),
             meters,
@@ -161,15 +156,15 @@ impl Contents {
     }
 
     /// The storage.
-    pub fn storage(&self) -> &dyn Storage {
-        &*self.storage
+    pub fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Whether there are sessions that end with this daemon.
     pub fn would_be_lost(&self) -> bool {
-        self.storage.name() == "memory"
+        self.store.name() == "memory"
             && self
-                .storage
+                .store
                 .usage("")
                 .is_some_and(|usage| usage.total_bytes > 0)
     }
@@ -211,7 +206,7 @@ impl Contents {
     /// Whether the owner, and all owners together, may have so many bytes more in this process's
     /// memory.
     fn afford(&self, place: &RecordId, added: usize, bounds: &Bounds) -> Result<(), Error> {
-        let Some(usage) = self.storage.usage(&place.owner) else {
+        let Some(usage) = self.store.usage(&place.owner) else {
             return Ok(());
         };
         let bounds = [
@@ -241,16 +236,16 @@ impl Contents {
     /// Whether a change has a chance to be kept. What can't be kept here would only pile up; a
     /// database elsewhere has to be asked, or nobody would ever learn that it answers again.
     fn accepts(&self) -> Result<(), Error> {
-        if self.storage.is_shared() {
+        if self.store.is_shared() {
             return Ok(());
         }
-        self.storage.check().map_err(|error| self.failed(&error))
+        self.store.check().map_err(|error| self.failed(&error))
     }
 
     /// Waits until everything that was read of this session is kept: it must not be told what a
     /// crash could undo.
     async fn settled(&self, place: &RecordId) -> Result<(), Error> {
-        self.storage
+        self.store
             .settled(place)
             .kept()
             .await
@@ -276,15 +271,15 @@ impl Contents {
                     FIX_RETRY_MS
                 };
                 tracing::debug!(
-                    storage = self.storage.name(),
+                    storage = self.store.name(),
                     why,
                     "what became of a change is not known"
                 );
-                let sentence = match self.storage.is_shared() {
+                let sentence = match self.store.is_shared() {
                     // What it says of itself is for the log.
                     true => format!(
                         "the storage ({}) does not answer at the moment",
-                        self.storage.name()
+                        self.store.name()
                     ),
                     false => why.clone(),
                 };
@@ -295,20 +290,20 @@ impl Contents {
             }
             StorageError::Unavailable(why) => {
                 tracing::debug!(
-                    storage = self.storage.name(),
+                    storage = self.store.name(),
                     why,
                     "the storage does not answer"
                 );
                 format!(
                     "the storage ({}) does not answer at the moment",
-                    self.storage.name()
+                    self.store.name()
                 )
             }
             StorageError::Damaged(why) => {
-                tracing::error!(storage = self.storage.name(), why, "the storage is damaged");
+                tracing::error!(storage = self.store.name(), why, "the storage is damaged");
                 format!(
                     "the storage ({}) holds something that can't be read",
-                    self.storage.name()
+                    self.store.name()
                 )
             }
             StorageError::Conflict => "the session is being changed by others".into(),
@@ -385,13 +380,9 @@ mod tests {
     /// still changing.
     #[tokio::test]
     async fn who_has_claimed_waits_only_before_it_looks() {
-        let (storage, clock) = (Arc::new(Memory::default()), Arc::new(Clock::system()));
-        let contents = Contents::new(
-            storage,
-            clock,
-            Bounds::of(&Config::default()),
-            Arc::default(),
-        );
+        let (meters, clock) = (Arc::<Meters>::default(), Arc::new(Clock::system()));
+        let store = Store::over(Arc::new(Memory::default()), meters.clone());
+        let contents = Contents::new(store, clock, Bounds::of(&Config::default()), meters);
         let contents = Arc::new(contents);
         let place = |name: &str| RecordId {
             owner: "host".into(),

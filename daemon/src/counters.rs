@@ -4,6 +4,7 @@ mod histogram;
 mod text;
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use mcp_sessiond_proto::debug::{self, Counter};
 use mcp_sessiond_proto::service::METHODS;
@@ -134,7 +135,7 @@ pub const OPERATIONS: [&str; 8] = [
     "read", "scan", "commit", "keep", "list", "list_all", "due", "count",
 ];
 
-/// A histogram for each of some names.
+/// A histogram of times for each of some names.
 #[derive(Debug)]
 struct ByName<const COUNT: usize>([Histogram; COUNT]);
 
@@ -146,16 +147,16 @@ impl<const COUNT: usize> Default for ByName<COUNT> {
 
 impl Meters {
     /// Takes down how long a call took.
-    pub fn requested(&self, method: &str, us: u64) {
+    pub fn requested(&self, method: &str, took: Duration) {
         if let Some(at) = METHODS.iter().position(|known| *known == method) {
-            self.requests.0[at].record(us);
+            self.requests.0[at].record_time(took);
         }
     }
 
     /// Takes down how long the storage took for one of [`OPERATIONS`].
-    pub fn stored(&self, operation: &str, us: u64) {
+    pub fn stored(&self, operation: &str, took: Duration) {
         if let Some(at) = OPERATIONS.iter().position(|known| *known == operation) {
-            self.storage.0[at].record(us);
+            self.storage.0[at].record_time(took);
         }
     }
 }
@@ -205,11 +206,6 @@ histograms! {
     append_messages,
     /// Bytes of the values of one write of state.
     write_state_bytes,
-}
-
-/// The time since then, in µs.
-pub fn us_since(began: std::time::Instant) -> u64 {
-    u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Counts one.

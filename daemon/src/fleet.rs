@@ -87,7 +87,7 @@ impl Fleet {
     }
 
     fn is_shared(&self) -> bool {
-        self.contents.storage().is_shared()
+        self.contents.store().is_shared()
     }
 
     /// Something is about to depend on this daemon: has it send a heartbeat first, if there is no

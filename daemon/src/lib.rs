@@ -16,8 +16,8 @@
 //!   over any storage. [`reaper`]: ends what has outlived its owner or its time. [`wills`]: carries
 //!   out the last wills of streams and tasks. [`fleet`]: what daemons on one storage do for each
 //!   other.
-//! - [`storage`]: one trait, four backends: memory, SQLite, PostgreSQL, DynamoDB. [`metered`]:
-//!   times them. [`writer`]: the thread that commits to SQLite in groups.
+//! - [`storage`]: one trait, four backends: memory, SQLite, PostgreSQL, DynamoDB.
+//!   [`writer`]: the thread that commits to SQLite in groups.
 //! - [`parts`]: which parts of sessions can't be used.
 //! - [`counters`]: what is counted and measured. [`exporter`]: serves it to a scraper over HTTP.
 //!
@@ -42,7 +42,6 @@ pub mod fleet;
 pub mod keepers;
 pub mod ledger;
 pub mod logging;
-pub mod metered;
 pub mod parts;
 pub mod reaper;
 pub mod rpc;

@@ -109,7 +109,7 @@ impl Reaper {
 
     /// What a former daemon could not end before it was killed.
     async fn find_orphans(&mut self) -> Result<(), Error> {
-        if self.contents.storage().is_shared() {
+        if self.contents.store().is_shared() {
             // Too many of them may belong to other daemons. The sweep finds ours.
             return Ok(());
         }

@@ -27,7 +27,6 @@ use crate::engine::{Engine, StartError};
 use crate::exporter;
 use crate::fleet::Fleet;
 use crate::logging::{self, Logging};
-use crate::metered::Metered;
 use crate::parts::Parts;
 use crate::reaper::Reaper;
 use crate::rpc::{self, Daemon};
@@ -196,14 +195,13 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
         Some(fault) if fault.hides_storage => Err(fault.sentence.clone()),
         _ => Ok(loaded.config.storage.url.as_str()),
     };
-    let (storage, opener) =
-        storage::open(url, loaded.config.storage.durability, directory.path()).await;
-    let storage = Arc::new(Metered::new(storage, meters.clone()));
+    let durability = loaded.config.storage.durability;
+    let store = storage::open(url, durability, directory.path(), meters.clone()).await;
     let bounds = Bounds::of(&loaded.config);
     // It was looked at when the configuration was read.
     let scraped = loaded.config.metrics.bound().ok().flatten();
     let contents = Arc::new(Contents::new(
-        storage,
+        store,
         Arc::new(Clock::system()),
         bounds,
         meters.clone(),
@@ -248,7 +246,6 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
         fleet,
         parts: Parts::default(),
         meters,
-        opener,
         connections: Arc::default(),
         about,
     });
@@ -293,7 +290,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     member.abort();
     let closing = async {
         daemon.engine.close_records().await;
-        daemon.contents.storage().close().await;
+        daemon.contents.store().close().await;
     };
     if tokio::time::timeout(CLOSE, closing).await.is_err() {
         tracing::warn!(
@@ -388,11 +385,11 @@ fn reload(options: &Options, daemon: &Daemon, logging: &Logging) {
     match load(options) {
         Ok(loaded) => {
             let former = daemon.engine.settings().loaded.clone();
-            let loaded = loaded.after(&former, daemon.opener.is_open());
+            let loaded = loaded.after(&former, daemon.contents.store().is_open());
             let changes = former.changes(&loaded);
             logging.set(loaded.config.log);
             daemon.contents.set_bounds(Bounds::of(&loaded.config));
-            daemon.opener.want(&loaded.config.storage.url);
+            daemon.contents.store().want(&loaded.config.storage.url);
             daemon.engine.configure(loaded);
             if changes.is_empty() {
                 tracing::info!("reloaded the configuration; nothing has changed");

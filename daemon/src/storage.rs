@@ -8,10 +8,8 @@
 //! **Every change is conditional**: it names the version that was read, or says that there was no
 //! record, and applies as a whole or not at all.
 
-mod awaited;
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
-mod layer;
 pub mod memory;
 mod open;
 #[cfg(feature = "postgres")]
@@ -19,6 +17,7 @@ pub mod postgres;
 #[cfg(any(feature = "dynamodb", feature = "postgres"))]
 mod retry;
 pub mod sqlite;
+mod store;
 mod url;
 
 use std::fmt;
@@ -29,15 +28,14 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-pub use awaited::Opener;
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoDb;
-pub use layer::Layer;
 pub use memory::Memory;
 pub use open::{OpenError, open};
 #[cfg(feature = "postgres")]
 pub use postgres::Postgres;
 pub use sqlite::{Durability, Sqlite};
+pub use store::Store;
 pub use url::{Table, Url, UrlError, redacted};
 
 /// Names a record. Nothing finds a record without its owner, so what belongs to another owner is as

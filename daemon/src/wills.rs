@@ -180,7 +180,7 @@ impl Wills {
                     tracing::warn!(%error, "could not look for the author of a will");
                 }
                 // Of another boot, since the storage is local.
-                None if !self.contents.storage().is_shared() => self.apply(will).await,
+                None if !self.contents.store().is_shared() => self.apply(will).await,
                 None => {
                     let home = home_of(&will.author).map(str::to_owned);
                     self.others.locked().extend(home);

@@ -73,7 +73,7 @@ impl Contents {
         let mut ended = Vec::new();
         let mut last: Option<RecordId> = None;
         loop {
-            let due = self.storage.due(self.clock.now_ms(), BATCH).await;
+            let due = self.store.due(self.clock.now_ms(), BATCH).await;
             let due = due.map_err(|error| self.failed(&error))?;
             let Some(first) = due.first().map(|listed| listed.place.clone()) else {
                 return Ok(ended);
@@ -96,7 +96,7 @@ impl Contents {
                 };
                 let why = match swept {
                     Ok(why) => why,
-                    Err(error) if self.storage.check().is_err() => return Err(error),
+                    Err(error) if self.store.check().is_err() => return Err(error),
                     Err(error) => {
                         // One that can't be read must not keep the others alive.
                         let session = if handles::is_handle(&listed.place) {
@@ -137,7 +137,7 @@ impl Contents {
     /// Tells the other daemons of a fleet, by the record, which sessions clients are attached to
     /// through this one.
     async fn renew_attachments(&self) {
-        if !self.storage.is_shared() {
+        if !self.store.is_shared() {
             return;
         }
         let now_ms = self.clock.now_ms();
@@ -162,7 +162,7 @@ impl Contents {
     /// Whether a client may be attached through another daemon.
     pub(super) fn is_attached_elsewhere(&self, head: &Head, now_ms: u64) -> bool {
         let believed_ms = head.active_ms.saturating_add(ATTACHED_ELSEWHERE_MS);
-        self.storage.is_shared() && head.attached && now_ms < believed_ms
+        self.store.is_shared() && head.attached && now_ms < believed_ms
     }
 
     async fn sweep_handle(&self, listed: &Listed) -> Result<(), Error> {
@@ -171,7 +171,7 @@ impl Contents {
             return Ok(());
         }
         match self
-            .storage
+            .store
             .commit(
                 &listed.place,
                 Some(listed.version),
@@ -267,7 +267,7 @@ impl Contents {
         // By its version alone, whether it can be read or not.
         for _ in 0..CONFLICTS_MAX {
             let record = self
-                .storage
+                .store
                 .read(place, &[])
                 .await
                 .map_err(|error| self.failed(&error))?;
@@ -279,7 +279,7 @@ impl Contents {
             if is_tombstone && owner_status != OwnerStatus::Gone {
                 return Ok(false);
             }
-            let ending = self.storage.commit(
+            let ending = self.store.commit(
                 place,
                 Some(record.version),
                 draw_version(),
@@ -306,7 +306,7 @@ impl Contents {
         self.known.forget_owner(owner);
         loop {
             let listed = self
-                .storage
+                .store
                 .list(owner, "", BATCH)
                 .await
                 .map_err(|error| self.failed(&error))?;
@@ -316,7 +316,7 @@ impl Contents {
             let mut ended = false;
             for Listed { place, version, .. } in listed {
                 let ending = self
-                    .storage
+                    .store
                     .commit(&place, Some(version), draw_version(), Change::default())
                     .await;
                 match ending {
@@ -350,7 +350,7 @@ impl Contents {
         let mut found = Vec::new();
         while found.len() < most {
             let listed = self
-                .storage
+                .store
                 .list_all(after.as_ref(), BATCH)
                 .await
                 .map_err(|error| self.failed(&error))?;
@@ -496,7 +496,7 @@ impl Contents {
         let mut ended = Vec::new();
         let mut after = String::new();
         loop {
-            let listed = self.storage.list(&owner, &after, BATCH).await;
+            let listed = self.store.list(&owner, &after, BATCH).await;
             let listed = listed.map_err(|error| self.failed(&error))?;
             let Some(last) = listed.last() else {
                 return Ok(ended);
@@ -544,7 +544,7 @@ impl Contents {
         }
         // Reads are not put on record one by one. What this daemon has not seen may have been used
         // after its last note.
-        let is_unseen = self.storage.is_shared() || head.active_ms < self.began_ms;
+        let is_unseen = self.store.is_shared() || head.active_ms < self.began_ms;
         let last_ms = match self.uses.of(place).max(head.active_ms) {
             last_ms if is_unseen => last_ms.max(head.active_ms.saturating_add(head.note_ms())),
             last_ms => last_ms,

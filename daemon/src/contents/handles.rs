@@ -89,7 +89,7 @@ impl Contents {
             ..Change::default()
         };
         let committed = self
-            .storage
+            .store
             .commit(&place, None, draw_version(), change)
             .await;
         let durable = committed.map_err(|error| self.failed(&error))?;
@@ -108,7 +108,7 @@ impl Contents {
         }
         let place = place(owner, handle);
         let record = self
-            .storage
+            .store
             .read(&place, &[])
             .await
             .map_err(|error| self.failed(&error))?;
@@ -127,7 +127,7 @@ impl Contents {
             name: head.session,
         };
         let record = self
-            .storage
+            .store
             .read(&session, &[])
             .await
             .map_err(|error| self.failed(&error))?;

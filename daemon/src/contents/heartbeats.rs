@@ -125,7 +125,7 @@ impl Contents {
             head,
             ..Change::default()
         };
-        self.storage
+        self.store
             .commit(&place(home), expected, next, change)
             .await?
             .kept()
@@ -138,7 +138,7 @@ impl Contents {
     /// [`Error::Unavailable`].
     pub async fn heartbeat_of(&self, home: &str) -> Result<Option<Version>, Error> {
         let record = self
-            .storage
+            .store
             .read(&place(home), &[])
             .await
             .map_err(|error| self.failed(&error))?;
@@ -156,7 +156,7 @@ impl Contents {
                 .last()
                 .map_or("", |heartbeat| heartbeat.home.as_str());
             let page = self
-                .storage
+                .store
                 .list(OWNER, after, BATCH)
                 .await
                 .map_err(|error| self.failed(&error))?;

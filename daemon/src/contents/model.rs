@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use super::{Access, Bounds, Clock, Contents};
 use crate::config::{Limits, Sessions};
 use crate::counters::Meters;
-use crate::storage::Memory;
+use crate::storage::{Memory, Store};
 
 const STREAMS: usize = 5;
 
@@ -134,12 +134,9 @@ impl World {
             limits: limits(),
             sessions: sessions(),
         };
-        let contents = Contents::new(
-            Arc::new(Memory::default()),
-            clock,
-            bounds,
-            Arc::new(Meters::default()),
-        );
+        let meters = Arc::<Meters>::default();
+        let store = Store::over(Arc::new(Memory::default()), meters.clone());
+        let contents = Contents::new(store, clock, bounds, meters);
         let access = Access::service(
             &"x".parse().expect("a name"),
             &"s".parse().expect("an id"),

@@ -111,7 +111,7 @@ impl Contents {
     /// When whoever waits has to look again, although nothing has told of a change: another daemon
     /// may have made one.
     pub(super) fn next_look(&self, deadline: Instant) -> Instant {
-        if !self.storage.is_shared() {
+        if !self.store.is_shared() {
             return deadline;
         }
         deadline.min(Instant::now() + Duration::from_millis(self.bounds().sessions.poll_ms))

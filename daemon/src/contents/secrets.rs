@@ -78,7 +78,7 @@ impl Contents {
         let place = place(&request.service);
         for _ in 0..CONFLICTS_MAX {
             let read = self
-                .storage
+                .store
                 .read(&place, &[])
                 .await
                 .map_err(|error| self.failed(&error))?;
@@ -115,7 +115,7 @@ impl Contents {
                 ..Change::default()
             };
             match self
-                .storage
+                .store
                 .commit(&place, version, draw_version(), change)
                 .await
             {

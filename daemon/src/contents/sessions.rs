@@ -108,7 +108,7 @@ impl Contents {
             let added = change.puts.iter().map(item).sum::<usize>() + RECORD_COST;
             self.afford(place, added, &bounds)?;
             match self
-                .storage
+                .store
                 .commit(place, read.version, draw_version(), change)
                 .await
             {
@@ -131,7 +131,7 @@ impl Contents {
     ) -> Result<(), Error> {
         let most = bounds.limits.sessions_per_service;
         let count = self
-            .storage
+            .store
             .count(&place.owner, most)
             .await
             .map_err(|error| self.failed(&error))?;
@@ -209,7 +209,7 @@ impl Contents {
         let mut sessions = Vec::new();
         // Of what is listed some have ended: a page that is not full is the last.
         while sessions.len() < PAGE_MAX {
-            let listed = self.storage.list(owner, &after, PAGE_MAX).await;
+            let listed = self.store.list(owner, &after, PAGE_MAX).await;
             let listed = listed.map_err(|error| self.failed(&error))?;
             let Some(last) = listed.last() else { break };
             after = last.place.name.clone();
@@ -349,7 +349,7 @@ impl Contents {
         let mut draft = Draft::new(read, Head::default(), self.clock.now_ms(), &bounds)?;
         terminate(&mut draft);
         if let Some(Finished { change, .. }) = draft.finish() {
-            self.storage
+            self.store
                 .commit(place, read.version, draw_version(), change)
                 .await?
                 .kept()

@@ -98,7 +98,7 @@ impl Contents {
             // Since the last look there may have been a wait for the storage.
             access.may_write()?;
             let committed = self
-                .storage
+                .store
                 .commit(&access.place, read.version, draw_version(), change)
                 .await;
             match committed {
@@ -209,7 +209,7 @@ impl Contents {
             if read.head.is_none() && (!access.is_claimed() || self.has_lost(place)) {
                 return Err(Error::UnknownSession);
             }
-            if read.head.is_some() && access.is_claimed() && self.storage.is_shared() {
+            if read.head.is_some() && access.is_claimed() && self.store.is_shared() {
                 self.known.note(place);
             }
             let now_ms = self.clock.now_ms();
@@ -254,7 +254,7 @@ impl Contents {
                         .map_err(|error| failed(&error))?;
                 }
                 Err(Halt::Scan(scan)) => {
-                    let items = self.storage.scan(place, &scan).await;
+                    let items = self.store.scan(place, &scan).await;
                     read.scans
                         .insert(scan, items.map_err(|error| failed(&error))?);
                 }
@@ -285,11 +285,11 @@ impl Contents {
         keys: &[Key],
     ) -> Result<(), StorageError> {
         let mut keys = keys.to_vec();
-        let mut record = self.storage.read(place, &keys).await?;
+        let mut record = self.store.read(place, &keys).await?;
         if record.as_ref().map(|record| record.version) != read.version && !read.items.is_empty() {
             // All of it again, and at once: it is of one version then, however busy others are.
             keys.extend(read.items.drain().map(|(key, _)| key));
-            record = self.storage.read(place, &keys).await?;
+            record = self.store.read(place, &keys).await?;
         }
         let version = record.as_ref().map(|record| record.version);
         if version != read.version {

@@ -37,7 +37,7 @@ impl Contents {
         let mut last = self.usage.lock().await;
         let is_new = |(counted, _): &(Instant, Usage)| counted.elapsed() < SHARED_AGE;
         match last.filter(is_new) {
-            Some((_, usage)) if self.storage.is_shared() => Ok(usage),
+            Some((_, usage)) if self.store.is_shared() => Ok(usage),
             _ => {
                 let usage = self.count_all().await?;
                 *last = Some((Instant::now(), usage));
@@ -50,7 +50,7 @@ impl Contents {
         let mut usage = Usage::default();
         let mut after = None;
         loop {
-            let listed = self.storage.list_all(after.as_ref(), BATCH).await;
+            let listed = self.store.list_all(after.as_ref(), BATCH).await;
             let listed = listed.map_err(|error| self.failed(&error))?;
             let Some(last) = listed.last() else {
                 return Ok(usage);

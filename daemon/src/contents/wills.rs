@@ -58,7 +58,7 @@ impl Contents {
         let mut after: Option<RecordId> = None;
         loop {
             let page = self
-                .storage
+                .store
                 .list_all(after.as_ref(), BATCH)
                 .await
                 .map_err(|error| self.failed(&error))?;

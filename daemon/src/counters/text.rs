@@ -117,7 +117,8 @@ pub fn text(gauges: &[Gauge], meters: &Meters, backend: &str) -> String {
     for (histogram, help) in meters.histograms.described() {
         if !histogram.name.ends_with("_us") {
             text.begin(&histogram.name, "histogram", help);
-            text.histogram(&histogram, &[], |value| value.to_string());
+            let shown = |value: u64| value.to_string();
+            text.histogram(&histogram, &[], shown, shown);
         }
     }
     text.0
@@ -159,7 +160,7 @@ impl Text {
     fn seconds(&mut self, name: &str, labels: &[(&str, &str)], histogram: &Histogram) {
         let histogram = histogram.read(name);
         if histogram.count > 0 {
-            self.histogram(&histogram, labels, seconds);
+            self.histogram(&histogram, labels, seconds, nanoseconds);
         }
     }
 
@@ -167,7 +168,8 @@ impl Text {
         &mut self,
         histogram: &debug::Histogram,
         labels: &[(&str, &str)],
-        shown: impl Fn(u64) -> String,
+        shown: fn(u64) -> String,
+        sum_shown: fn(u64) -> String,
     ) {
         let debug::Histogram {
             name,
@@ -189,7 +191,7 @@ impl Text {
         // What is measured meanwhile may be in a bucket and not yet in the count.
         let count = buckets.last().map_or(*count, |last| last.count.max(*count));
         at_most("+Inf", count);
-        self.sample(&format!("{name}_sum"), labels, shown(*sum));
+        self.sample(&format!("{name}_sum"), labels, sum_shown(*sum));
         self.sample(&format!("{name}_count"), labels, count);
     }
 }
@@ -199,8 +201,15 @@ fn seconds(us: u64) -> String {
     format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
 }
 
+/// Nanoseconds as seconds, exactly.
+fn nanoseconds(ns: u64) -> String {
+    format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use mcp_sessiond_proto::Error;
     use mcp_sessiond_proto::types::Outcome;
 
@@ -213,8 +222,8 @@ mod tests {
         meters.counters.refused(&Error::UnknownSession);
         meters.counters.refused(&Error::UnknownTask);
         meters.counters.refused(&Error::TaskEnded);
-        meters.requested("claim", 5_000_001);
-        meters.stored("read", 3);
+        meters.requested("claim", Duration::from_micros(5_000_001));
+        meters.stored("read", Duration::from_nanos(400));
         meters.histograms.append_bytes.record(9);
         let gauges = [
             Gauge::new("sessions", "Sessions, by who owns them.", 2).of("owner", "host"),
@@ -231,9 +240,10 @@ mod tests {
             "mcp_sessiond_refusals_total{code=\"task_ended\"} 1\n",
             "mcp_sessiond_request_seconds_bucket{method=\"claim\",le=\"4.194304\"} 0\n",
             "mcp_sessiond_request_seconds_bucket{method=\"claim\",le=\"+Inf\"} 1\n\
-             mcp_sessiond_request_seconds_sum{method=\"claim\"} 5.000001\n\
+             mcp_sessiond_request_seconds_sum{method=\"claim\"} 5.000001000\n\
              mcp_sessiond_request_seconds_count{method=\"claim\"} 1\n",
-            "mcp_sessiond_storage_operation_seconds_bucket{backend=\"memory\",op=\"read\",le=\"0.000004\"} 1\n",
+            "mcp_sessiond_storage_operation_seconds_bucket{backend=\"memory\",op=\"read\",le=\"0.000001\"} 1\n",
+            "mcp_sessiond_storage_operation_seconds_sum{backend=\"memory\",op=\"read\"} 0.000000400\n",
             "mcp_sessiond_append_bytes_bucket{le=\"16\"} 1\n",
         ] {
             assert!(text.contains(lines), "{lines} is not in:\n{text}");

@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::contents::{Access, Bounds, Clock, Contents, OwnerStatus};
 use crate::counters::Meters;
 use crate::ledger::Ledger;
-use crate::storage::{Durability, Sqlite, Storage as _};
+use crate::storage::{Durability, Sqlite, Storage as _, Store};
 
 /// Runs a future to its end on this thread.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -222,12 +222,9 @@ fn of(number: u8) -> SessionRef {
 
 fn contents(sqlite: Arc<Sqlite>) -> Contents {
     let bounds = Bounds::of(&Config::default());
-    Contents::new(
-        sqlite,
-        Arc::new(Clock::manual(1_000)),
-        bounds,
-        Arc::new(Meters::default()),
-    )
+    let meters = Arc::<Meters>::default();
+    let store = Store::over(sqlite, meters.clone());
+    Contents::new(store, Arc::new(Clock::manual(1_000)), bounds, meters)
 }
 
 /// A value that names its session.

@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 use mcp_sessiond_proto::Error;
 
 use super::Handlers;
-use crate::counters::{Histogram, Meters, us_since};
+use crate::counters::{Histogram, Meters};
 
 // No `async fn`: the future of one holds its arguments twice, and tarpc's future of a call is as
 // large as that of the largest method. Those are moved for every call, so what is large is on the
@@ -69,7 +69,8 @@ impl Handlers {
 
     fn count(&self, histogram: fn(&Meters) -> &Histogram, began: Instant, refused: Option<&Error>) {
         let meters = &self.0.daemon.meters;
-        histogram(meters).record(us_since(began));
+        let us = began.elapsed().as_micros();
+        histogram(meters).record(u64::try_from(us).unwrap_or(u64::MAX));
         if let Some(error) = refused {
             meters.counters.refused(error);
         }

@@ -17,7 +17,7 @@ use crate::counters::{self, Meters};
 use crate::engine::Engine;
 use crate::fleet::Fleet;
 use crate::parts::Parts;
-use crate::storage::{Opener, RecordId};
+use crate::storage::RecordId;
 use crate::wills::Wills;
 
 /// What every connection shares.
@@ -35,8 +35,6 @@ pub struct Daemon {
     pub fleet: Arc<Fleet>,
     /// What is counted and measured.
     pub meters: Arc<Meters>,
-    /// What opens the storage of the contents.
-    pub opener: Opener,
     /// The connections.
     pub connections: Arc<Connections>,
     /// What does not change while the daemon runs; the uptime is filled in when asked.
@@ -45,11 +43,11 @@ pub struct Daemon {
 
 impl Daemon {
     pub(super) async fn about(&self) -> About {
-        let storage = self.contents.storage();
+        let store = self.contents.store();
         About {
             uptime_ms: self.engine.now(),
-            storage: self.opener.redacted(),
-            storage_failure: storage.check().err().map(|error| error.to_string()),
+            storage: store.redacted(),
+            storage_failure: store.check().err().map(|error| error.to_string()),
             faults: self.engine.faults(),
             advice: self.engine.advice(),
             ..self.about.clone()
@@ -144,7 +142,7 @@ impl Daemon {
                 .of("protocol", self.about.protocol.to_string()),
         ];
         gauges.extend(self.gauges().await);
-        counters::text(&gauges, &self.meters, self.contents.storage().name())
+        counters::text(&gauges, &self.meters, self.contents.store().name())
     }
 
     /// The same by names, as far as it is counted without labels.
@@ -231,7 +229,7 @@ impl Daemon {
                 counters::Gauge::new("stored_state_bytes", "Bytes of state.", usage.state_bytes),
             ]);
         }
-        if let Some(usage) = contents.storage().usage("") {
+        if let Some(usage) = contents.store().usage("") {
             let help = "What the contents take in memory.";
             gauges.push(counters::Gauge::new(
                 "storage_bytes",
@@ -239,7 +237,7 @@ impl Daemon {
                 usage.total_bytes as u64,
             ));
         }
-        let failing = u64::from(contents.storage().check().is_err());
+        let failing = u64::from(contents.store().check().is_err());
         gauges.push(counters::Gauge::new(
             "storage_failing",
             "Whether the storage can't be used.",

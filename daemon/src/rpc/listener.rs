@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use super::calls::Calls;
 use super::connection::Connection;
 use super::{Daemon, Handlers};
-use crate::counters::{count, us_since};
+use crate::counters::count;
 
 /// How long a peer may take for its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
@@ -173,7 +173,7 @@ async fn converse(
         let call = handlers.clone().serve().serve(context, request);
         async move {
             let answer = call.await;
-            meters.requested(method, us_since(began));
+            meters.requested(method, began.elapsed());
             answer
         }
     });

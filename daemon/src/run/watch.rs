@@ -67,7 +67,7 @@ impl SocketWatch {
             return Some("its directory or socket has been replaced");
         }
         daemon.engine.look_after_records();
-        daemon.contents.storage().look_after();
+        daemon.contents.store().look_after();
         None
     }
 
@@ -76,10 +76,10 @@ impl SocketWatch {
         let changes = self.changes.as_mut()?;
         changes.take();
         changes.watch_directory(self.directory.path()).ok()?;
-        let storage = daemon.contents.storage();
-        let contents = storage.file();
+        let store = daemon.contents.store();
+        let contents = store.file();
         // The database is not open yet, and may be another file by then.
-        if contents.is_none() && storage.check().is_err() {
+        if contents.is_none() && store.check().is_err() {
             return None;
         }
         for database in [Some(daemon.engine.records_file()), contents]

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::awaited::{self, NotOpen, Opener};
 use super::sqlite::SqliteError;
-use super::{Durability, Memory, Sqlite, Storage, Url, UrlError};
+use super::{Durability, Memory, Sqlite, Storage, StorageError, Store, Url, UrlError};
+use crate::counters::Meters;
 
 /// The database of the default backend, in the runtime directory.
 const FILE: &str = "contents.db";
@@ -43,9 +43,9 @@ pub enum OpenError {
     },
 }
 
-impl From<OpenError> for NotOpen {
+impl From<OpenError> for StorageError {
     fn from(error: OpenError) -> Self {
-        Self {
+        Self::Unusable {
             why: error.to_string(),
             passes: error.passes(),
         }
@@ -85,8 +85,7 @@ fn advice(error: &SqliteError) -> &'static str {
 }
 
 /// Opens the storage that a URL names. One that can't be used at the moment is tried again and
-/// again, behind what is returned. `directory` is the runtime directory. Also returns what can
-/// correct the URL until it is open.
+/// again, behind what is returned. `directory` is the runtime directory.
 ///
 /// `url` is an error where the configuration does not tell: then nothing is opened, until a URL is
 /// wanted.
@@ -94,18 +93,19 @@ pub async fn open(
     url: Result<&str, String>,
     durability: Durability,
     directory: &Path,
-) -> (Arc<dyn Storage>, Opener) {
+    meters: Arc<Meters>,
+) -> Arc<Store> {
     let directory = directory.to_owned();
     let unknown = url.as_ref().err().cloned();
     let url = url.unwrap_or_default();
-    awaited::open(url, move |url| {
+    Store::open(url, meters, move |url| {
         let (directory, unknown) = (directory.clone(), unknown.clone());
         async move {
             let opened = match unknown {
                 Some(why) if url.is_empty() => Err(OpenError::Configuration(why)),
                 _ => open_once(&url, durability, directory).await,
             };
-            opened.map_err(NotOpen::from)
+            opened.map_err(StorageError::from)
         }
     })
     .await

@@ -8,7 +8,7 @@ use mcp_sessiond_daemon::contents::{
     Access, Bounds, Clock, Contents, OwnerStatus, SweptSession, Why,
 };
 use mcp_sessiond_daemon::counters::Meters;
-use mcp_sessiond_daemon::storage::Storage;
+use mcp_sessiond_daemon::storage::{Storage, Store};
 use mcp_sessiond_proto::sessions::{CreateRequest, Lifetimes};
 use mcp_sessiond_proto::state::{StateVersion, StateWrite};
 use mcp_sessiond_proto::streams::{Cursor, Event, EventId, Gap};
@@ -95,12 +95,9 @@ impl<B: Backend> Bench<B> {
 }
 
 fn contents(storage: Arc<dyn Storage>, clock: &Arc<Clock>, bounds: &Bounds) -> Arc<Contents> {
-    Arc::new(Contents::new(
-        storage,
-        clock.clone(),
-        bounds.clone(),
-        Arc::new(Meters::default()),
-    ))
+    let meters = Arc::<Meters>::default();
+    let store = Store::over(storage, meters.clone());
+    Arc::new(Contents::new(store, clock.clone(), bounds.clone(), meters))
 }
 
 /// Lets a daemon sweep: names and reasons.
