@@ -6,6 +6,7 @@ all else is answered with `{}`, but a ping as the file `ping` in the directory s
   result, error, lost      by JSON: `{}`, an error, or one that says that there is no such session
   other, twice             by JSON: the result of another request, or two answers
   events, events-lost      by a stream, where a notification comes first: `{}`, or an error about the session
+  lost-404                 with 404
   mute                     by a stream on which nothing comes, and which ends
   taken                    with 202
   page                     by HTML
@@ -14,7 +15,9 @@ all else is answered with `{}`, but a ping as the file `ping` in the directory s
 While the file `refuse` is there, `initialize` is refused with 503. In the coding that the file `coding` names, each body is sent,
 whatever is asked for: gzip, deflate, raw (deflate without zlib's header), another one, of which the bytes are not true; or `asked`: in gzip
 unless nothing but `identity` is asked for. `tools/call` is answered by a stream. While the file `sticky` is there, each session has a cookie, as
-of a balancer, and without that it is not found.
+of a balancer, and without that it is not found. While the file `nodes` is there, calls get by turns what it says (`STATUS BODY`, where
+`ID` stands for the id of the request) and their answer; while `refused` is there, each call within a session that it names
+gets that.
 """
 import gzip
 import http.server
@@ -24,6 +27,7 @@ import sys
 import zlib
 
 count = 0
+turn = 0
 NOTE = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}
 
 
@@ -81,6 +85,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.json({"result": good, "error": bad, "lost": lost, "other": {**good, "id": 7}, "twice": [good, bad]}[how])
         if how in ("events", "events-lost"):
             return self.events(NOTE, good if how == "events" else lost)
+        if how == "lost-404":
+            return self.say(404)
         if how == "mute":
             return self.events()
         if how == "taken":
@@ -89,8 +95,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.say(200, "text/html", b"<p>Log in</p>")
         # Broken: what reads the answer finds the end.
 
+    def refused(self, name, identity):
+        with open(path(name)) as file:
+            status, body = file.read().split(" ", 1)
+        self.say(int(status), body=body.replace("ID", json.dumps(identity)).encode())
+
     def do_POST(self):
-        global count
+        global count, turn
         self.close_connection = True
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         method, identity = message["method"], message.get("id")
@@ -98,6 +109,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         within = self.headers["Mcp-Session-Id"]
         if within and os.path.exists(path("sticky")) and self.headers["Cookie"] != f"node={within}":
             return self.say(404)
+        if within and method != "ping" and identity is not None and os.path.exists(path("nodes")):
+            turn += 1
+            if turn % 2:
+                return self.refused("nodes", identity)
+        if within == "session-1" and method != "ping" and identity is not None and os.path.exists(path("refused")):
+            return self.refused("refused", identity)
         if method == "ping" and identity == "mcp-sessiond-ping":
             return self.ping(identity)
         if method == "initialize":

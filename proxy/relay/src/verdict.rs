@@ -3,8 +3,9 @@
 //!
 //! Servers say in many ways that they don't know a session: 404 with -32001 and no id, 404 with
 //! -32600, 404 as text, 404 with an empty error, 404 with -32001 under the request's own id; and
-//! some answer 404 with -32601 in a session that lives. So neither status nor words nor the id
-//! decide. They only make a server suspected, and one `ping` in the session decides.
+//! some answer 404 with -32601 in a session that lives. Others say it by 400 "Invalid Request", 403,
+//! 500, or 200 with an error of no request. So neither status nor words nor the id decide. They only
+//! make a server suspected, and one `ping` in the session decides.
 
 use alloc::format;
 use alloc::string::String;
@@ -16,7 +17,7 @@ use mcp_sessiond_jsonrpc::code;
 use mcp_sessiond_jsonrpc::message::{Kind, Line};
 use mcp_sessiond_jsonrpc::readable::Readable;
 
-/// A refusal: a response of HTTP whose status is not 2xx.
+/// A refusal: a response of HTTP whose status is not 2xx, or is 200 with an error whose id is null.
 #[derive(Debug, Clone, Copy)]
 pub struct Refusal<'a> {
     /// The status.
@@ -57,7 +58,10 @@ impl Refusal<'_> {
     /// own id in a session that lives.
     pub fn verdict(&self, id: Option<&str>, answers_by_404: bool) -> Verdict {
         let is_answer = id.is_some_and(|id| self.answers(id));
-        if self.is_suspect() && !(is_answer && answers_by_404) {
+        // Behind these a server says what has become of the request, if it names that.
+        let is_vague = matches!(self.status, 200 | 403 | 500) && !self.has_challenge;
+        let is_suspect = self.in_session && (self.denies_session() || is_vague);
+        if is_suspect && !(is_answer && (answers_by_404 || is_vague)) {
             Verdict::Suspected
         } else {
             self.about_the_request(id)
@@ -82,21 +86,47 @@ impl Refusal<'_> {
             .is_some_and(|code| code == code::NO_METHOD);
         if no_method && self.answers(id) {
             SessionState::Alive
-        } else if self.is_suspect() {
+        } else if self.in_session && self.denies_session() {
             SessionState::Gone
         } else {
             SessionState::Unclear
         }
     }
 
-    fn is_suspect(&self) -> bool {
-        self.in_session
-            && match self.status {
-                404 | 410 => true,
-                400 => names_session(self.body),
-                401 => !self.has_challenge && names_session(self.body),
-                _ => false,
-            }
+    /// Whether a request that is nothing but well-formed is refused so because of its session.
+    fn denies_session(&self) -> bool {
+        match self.status {
+            404 | 410 => true,
+            400 => names_session(self.body) || self.is_invalid_request(),
+            200 | 401 | 403 | 500 => !self.has_challenge && names_session(self.body),
+            _ => false,
+        }
+    }
+
+    /// Whether the server has not begun the request, if the session is gone: so it may be sent once
+    /// more.
+    pub fn may_be_repeated(&self) -> bool {
+        match self.status {
+            404 | 410 => true,
+            400 | 401 => names_session(self.body),
+            _ => false,
+        }
+    }
+
+    /// Whether the server says itself that it does not know the session, and nothing of the request
+    /// with this id. Where a `ping` says otherwise, they come from several nodes.
+    pub fn contradicts_ping(&self, id: Option<&str>) -> bool {
+        self.may_be_repeated()
+            && names_session(self.body)
+            && self.about_the_request(id) == Verdict::Refused
+    }
+
+    /// Whether it is an error that says "Invalid Request", and not of which request.
+    fn is_invalid_request(&self) -> bool {
+        let copy = OnceCell::new();
+        let message = Line::of(self.body, &copy).message();
+        message.is_some_and(|message| message.error_code() == Some(code::INVALID_REQUEST))
+            && self.answers("null")
     }
 
     /// Whether the body is an answer to the request with this id.
@@ -176,6 +206,10 @@ mod tests {
     }
 
     const OWN: &str = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"no"}}"#;
+    const OWN_SESSION: &str =
+        r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"no session x"}}"#;
+    const NOBODYS: &str =
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request"}}"#;
     const NULL: &str =
         r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}"#;
 
@@ -199,6 +233,10 @@ mod tests {
             (400, "Bad Request: Server not initialized"),
             (401, "Unauthorized: Session not found"),
             (400, "invalid sessionId"),
+            (400, NOBODYS),
+            (200, NOBODYS),
+            (403, "Forbidden"),
+            (500, NOBODYS),
         ] {
             let refused = refusal(status, body);
             assert_eq!(
@@ -219,10 +257,12 @@ mod tests {
         for (status, body) in [
             (400, "`session_name` is missing"),
             (400, "Parse error"),
+            (
+                400,
+                r#"{"jsonrpc":"2.0","id":8,"error":{"code":-32600,"message":"no"}}"#,
+            ),
             (401, ""),
-            (403, "session"),
             (429, "session"),
-            (500, "session"),
             (503, "session"),
         ] {
             assert_eq!(
@@ -231,7 +271,9 @@ mod tests {
                 "{status} {body}"
             );
         }
-        assert_eq!(verdict(&refusal(403, OWN), true, false), Verdict::Answer);
+        for status in [200, 403, 500] {
+            assert_eq!(verdict(&refusal(status, OWN), true, false), Verdict::Answer);
+        }
         assert_eq!(verdict(&refusal(404, OWN), false, false), Verdict::Answer);
     }
 
@@ -269,8 +311,42 @@ mod tests {
         assert_eq!(state(404, NULL), SessionState::Gone);
         assert_eq!(state(404, ""), SessionState::Gone);
         assert_eq!(state(400, "no such session"), SessionState::Gone);
-        for status in [403, 429, 500, 502, 503] {
+        assert_eq!(state(400, NOBODYS), SessionState::Gone);
+        for status in [200, 403, 500] {
+            assert_eq!(state(status, NULL), SessionState::Gone);
+            assert_eq!(state(status, NOBODYS), SessionState::Unclear);
+        }
+        for status in [429, 502, 503] {
             assert_eq!(state(status, "session"), SessionState::Unclear);
+        }
+    }
+
+    #[test]
+    fn what_was_not_begun_may_be_repeated() {
+        let read = |(status, body): (u16, &'static str)| {
+            let body = Bytes::from_static(body.as_bytes());
+            let refusal = Refusal {
+                status,
+                in_session: true,
+                has_challenge: false,
+                body: &body,
+            };
+            (
+                refusal.may_be_repeated(),
+                refusal.contradicts_ping(Some("7")),
+            )
+        };
+        for (refused, expected) in [
+            ((404, NULL), (true, true)),
+            ((404, "Not Found"), (true, false)),
+            ((404, OWN_SESSION), (true, false)),
+            ((400, "no such session"), (true, true)),
+            ((400, NOBODYS), (false, false)),
+            ((403, NULL), (false, false)),
+            ((500, NULL), (false, false)),
+            ((200, NULL), (false, false)),
+        ] {
+            assert_eq!(read(refused), expected, "{refused:?}");
         }
     }
 

@@ -10,7 +10,8 @@ use reqwest::StatusCode;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use crate::http::{Events, HttpRequest, Reply};
+use crate::events::Events;
+use crate::http::{HttpRequest, Reply};
 use crate::ledger::StreamCursor;
 use crate::link::Link;
 use crate::messages::{CallFailure, StreamHint, answered, server_messages};
@@ -148,12 +149,16 @@ impl Link {
                 Err(why) => return self.give_up(stream, &why).await,
             };
             match replied.reply {
-                Reply::Lost(loss) if !is_last => {
+                Reply::Lost(loss, Some(begun)) => {
+                    let _ = self.renew(stream.session, loss).await;
+                    return self.give_up(stream, &begun).await;
+                }
+                Reply::Lost(loss, None) if !is_last => {
                     if let Err(sentence) = self.renew(stream.session, loss).await {
                         return self.give_up(stream, &CallFailure::NotSent(sentence)).await;
                     }
                 }
-                Reply::Lost(_) => {
+                Reply::Lost(_, None) => {
                     let why = format!(
                         "the session with the server {:?} was lost twice: the call was not started",
                         self.wire.name()

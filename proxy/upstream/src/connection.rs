@@ -478,11 +478,14 @@ async fn say(link: &Link, line: Bytes, kind: &HostMessage) -> Result<bool, NotTa
             Ok(replied) => replied,
             Err(why) => return Err(not_taken(matches!(why, CallFailure::Unknown(_)))),
         };
-        let Reply::Lost(loss) = replied.reply else {
+        let Reply::Lost(loss, begun) = replied.reply else {
             return Ok(replied.reply.is_taken());
         };
         if link.renew(session, loss).await.is_err() {
-            return Err(not_taken(false));
+            return Err(not_taken(begun.is_some()));
+        }
+        if begun.is_some() {
+            return Err(not_taken(true));
         }
         // Another session of the server's has no such call, has asked for nothing, and has just
         // been initialised.

@@ -1,15 +1,12 @@
 //! Requests to the server, with the user's login, if there is one.
 
 use std::cell::OnceCell;
-use std::collections::VecDeque;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_jsonrpc::message::{Kind, Line};
 use mcp_sessiond_proto::backends::relayed_max;
-use mcp_sessiond_relay::sse::{Event, Parser};
 use mcp_sessiond_relay::verdict::{
     Refusal, SessionState, Verdict, error_message, names_session, said, without_secrets,
 };
@@ -22,6 +19,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::body::{Body, BodyError};
+use crate::events::Events;
 use crate::login::{Bearer, LoginError};
 use crate::messages::CallFailure;
 use crate::remote::{Remote, RemoteError};
@@ -66,8 +64,9 @@ pub(super) enum Reply {
     Message(Bytes),
     /// Events.
     Events(Events),
-    /// The session can't be used any more.
-    Lost(Loss),
+    /// The session can't be used any more; and what a call gets that may have begun. None: it was
+    /// not begun, and may be made in the next session.
+    Lost(Loss, Option<CallFailure>),
     /// It was not taken, with this status.
     Refused(StatusCode, CallFailure),
     /// It was not taken, and the server says so in an error of JSON-RPC: what it speaks is MCP, and
@@ -118,7 +117,7 @@ pub(super) struct HttpReply {
 impl HttpReply {
     fn lost(loss: Loss) -> Self {
         Self {
-            reply: Reply::Lost(loss),
+            reply: Reply::Lost(loss, None),
             session: None,
             login: None,
         }
@@ -129,6 +128,38 @@ impl HttpReply {
 enum Answered {
     Reply(HttpReply),
     Refusal(RawRefusal),
+}
+
+impl Answered {
+    /// A request in a session is not answered by an error of no request: that is a refusal.
+    fn in_session(self, ask: &HttpRequest, stamp: &SessionHeaders) -> Self {
+        match self {
+            Self::Reply(HttpReply {
+                reply: Reply::Message(body),
+                session,
+                ..
+            }) if stamp.session.is_some() && ask.call().is_some() && is_error_of_none(&body) => {
+                Self::Refusal(RawRefusal {
+                    status: StatusCode::OK,
+                    has_challenge: false,
+                    body,
+                    session,
+                    location: None,
+                    retry_after: None,
+                })
+            }
+            other => other,
+        }
+    }
+}
+
+/// Whether a body is an error whose id is null.
+fn is_error_of_none(body: &Bytes) -> bool {
+    let copy = OnceCell::new();
+    let message = Line::of(body, &copy).message();
+    message.is_some_and(
+        |message| matches!(message.kind, Kind::Answer { id, failed: true } if id == "null"),
+    )
 }
 
 /// A refusal as it came.
@@ -247,7 +278,7 @@ impl HttpClient {
     ) -> Result<HttpReply, Failed> {
         match self.ask_raw(ask, stamp).await? {
             Answered::Reply(replied) => Ok(replied),
-            Answered::Refusal(refused) => Ok(self.judged(ask, stamp, refused).await),
+            Answered::Refusal(refused) => self.judged(ask, stamp, refused).await,
         }
     }
 
@@ -256,21 +287,37 @@ impl HttpClient {
         &self,
         ask: &HttpRequest,
         stamp: &SessionHeaders,
-        refused: RawRefusal,
-    ) -> HttpReply {
-        let refusal = refused.refusal(stamp);
+        mut refused: RawRefusal,
+    ) -> Result<HttpReply, Failed> {
         let id = ask.call();
         let id = id.as_deref();
         let known = self.answers_by_404.load(Ordering::Relaxed);
-        let mut verdict = refusal.verdict(id, known);
+        let mut verdict = refused.refusal(stamp).verdict(id, known);
         if verdict == Verdict::Suspected {
             let state = self.state_of(stamp).await;
+            if state == SessionState::Alive && refused.refusal(stamp).contradicts_ping(id) {
+                // Another node may have answered the ping, and one that does not know the session has
+                // not begun the request.
+                refused = match self.ask_raw(ask, stamp).await? {
+                    Answered::Refusal(again) if again.refusal(stamp).contradicts_ping(id) => {
+                        return Ok(HttpReply::lost(Loss::Scattered));
+                    }
+                    Answered::Refusal(again) => again,
+                    Answered::Reply(replied) => return Ok(replied),
+                };
+            }
+            let refusal = refused.refusal(stamp);
             verdict = match state {
-                SessionState::Gone => return HttpReply::lost(Loss::Forgotten),
+                SessionState::Gone => {
+                    let begun = (!refusal.may_be_repeated()).then(|| self.refusal(&refused));
+                    let reply = Reply::Lost(Loss::Forgotten, begun.map(CallFailure::unknown));
+                    return Ok(HttpReply::of(reply, refused));
+                }
                 SessionState::Unclear if id.is_none() => {
                     // The same request may be taken a little later.
                     let why = self.refusal(&refused);
-                    return HttpReply::of(Reply::Refused(StatusCode::BAD_GATEWAY, why), refused);
+                    let reply = Reply::Refused(StatusCode::BAD_GATEWAY, why);
+                    return Ok(HttpReply::of(reply, refused));
                 }
                 SessionState::Alive | SessionState::Unclear => refusal.about_the_request(id),
             };
@@ -293,7 +340,7 @@ impl HttpClient {
             }
             _ => Reply::Refused(refused.status, self.refusal(&refused)),
         };
-        HttpReply::of(reply, refused)
+        Ok(HttpReply::of(reply, refused))
     }
 
     /// Asks the server whether it knows a session. One `ping` serves all that wait when it begins.
@@ -324,7 +371,7 @@ impl HttpClient {
     async fn ask_raw(&self, ask: &HttpRequest, stamp: &SessionHeaders) -> Result<Answered, Failed> {
         let Some(login) = &self.remote.login else {
             let response = self.send(ask, stamp, None).await?;
-            return read(response).await;
+            return Ok(read(response).await?.in_session(ask, stamp));
         };
         let mut bearer = login.bearer().await?;
         if !stamp.is_for(bearer.as_ref()) {
@@ -378,7 +425,7 @@ impl HttpClient {
         {
             return Err(LoginError::Scope(login.name().to_owned(), scope).into());
         }
-        Ok(match read(response).await? {
+        Ok(match read(response).await?.in_session(ask, stamp) {
             Answered::Reply(replied) => Answered::Reply(HttpReply {
                 login: bearer.map(|bearer| bearer.login),
                 ..replied
@@ -447,8 +494,8 @@ impl HttpClient {
         if let Some(seconds) = &refused.retry_after {
             message += &format!(" (Retry-After: {seconds})");
         }
-        // A server that fails may have begun.
-        if status.is_server_error() {
+        // A server that fails may have begun, and one that answers for no request, too.
+        if status.is_server_error() || status.is_success() {
             CallFailure::Unknown(message)
         } else {
             CallFailure::NotSent(message)
@@ -574,7 +621,7 @@ async fn read(response: Response) -> Result<Answered, Failed> {
         .unwrap_or_default();
     let kind = kind.trim().to_ascii_lowercase();
     let reply = match &*kind {
-        EVENTS => Reply::Events(Events::new(response)?),
+        EVENTS => Reply::Events(Events::of(response)?),
         JSON if status == StatusCode::OK => {
             let body = read_up_to(response, relayed_max()).await?;
             if body.trim_ascii().is_empty() {
@@ -679,60 +726,6 @@ async fn read_up_to(response: Response, most: usize) -> Result<Bytes, Failed> {
         body.extend_from_slice(&chunk);
     }
     Ok(body.into())
-}
-
-/// Events as they come.
-pub(super) struct Events {
-    body: Body,
-    parser: Parser,
-    events: VecDeque<Event>,
-    /// Whether the connection broke, and the server has not ended the stream.
-    pub(super) broke_off: bool,
-    /// Whether an event was too large: the rest of the stream can't be read.
-    pub(super) is_too_large: bool,
-}
-
-impl fmt::Debug for Events {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Events").finish_non_exhaustive()
-    }
-}
-
-impl Events {
-    fn new(response: Response) -> Result<Self, Failed> {
-        Ok(Self {
-            body: Body::of(response)?,
-            parser: Parser::default(),
-            events: VecDeque::new(),
-            broke_off: false,
-            is_too_large: false,
-        })
-    }
-
-    /// The id of the event that was too large, where that is known.
-    pub(super) fn too_large(&self) -> Option<String> {
-        self.parser.id().map(str::to_owned)
-    }
-
-    /// The next one. None: the stream has ended, or broken off, or can't be read any more.
-    pub(super) async fn next(&mut self) -> Option<Event> {
-        loop {
-            if let Some(event) = self.events.pop_front() {
-                return Some(event);
-            }
-            if self.is_too_large {
-                return None;
-            }
-            let Ok(bytes) = self.body.next().await? else {
-                self.broke_off = true;
-                return None;
-            };
-            self.is_too_large = self
-                .parser
-                .read(&bytes, |event| self.events.push_back(event))
-                .is_err();
-        }
-    }
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ impl From<Loss> for News {
     fn from(loss: Loss) -> Self {
         match loss {
             Loss::Forgotten => Self::Forgotten,
+            Loss::Scattered => Self::Scattered,
             Loss::OtherLogin => Self::OtherLogin,
         }
     }
@@ -151,7 +152,7 @@ impl Link {
             Err(why) => return Err(why),
         };
         let text = match reply {
-            Reply::Lost(loss) => return Ok(loss.into()),
+            Reply::Lost(loss, _) => return Ok(loss.into()),
             Reply::Message(text) => Some(text),
             Reply::Events(mut events) => loop {
                 match events.next().await {
@@ -188,6 +189,10 @@ impl Link {
         let forgotten = match loss {
             Loss::Forgotten => format!(
                 "the server {:?} has forgotten the session",
+                self.wire.name()
+            ),
+            Loss::Scattered => format!(
+                "some nodes of the server {:?} know the session, and others don't",
                 self.wire.name()
             ),
             Loss::OtherLogin => {
@@ -244,7 +249,7 @@ impl Link {
             .map_err(passing)?;
         match replied.reply {
             Reply::Refused(_, why) | Reply::Denied(why) => return Err(passing(why)),
-            Reply::Lost(_) => return Err(passing(CallFailure::lost(self.wire.name()))),
+            Reply::Lost(..) => return Err(passing(CallFailure::lost(self.wire.name()))),
             Reply::Taken(_) | Reply::Message(_) | Reply::Events(_) => {}
         }
         let capabilities = session.capabilities.clone();
@@ -288,7 +293,7 @@ impl Link {
             Reply::Taken(taken) => {
                 return Err(CallFailure::Unknown(taken.sentence(self.wire.name())));
             }
-            Reply::Lost(_) => {}
+            Reply::Lost(..) => {}
         }
         let answer = said
             .last()

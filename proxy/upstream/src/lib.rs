@@ -24,7 +24,7 @@
 //!   [`forward`]: a request that is passed on as it came, without any session.
 //! - [`calls`]: a request until its last answer. [`initialize`]: the handshake, also with a server
 //!   that has forgotten it. [`listen`]: the standalone stream. [`link`]: what these have in common.
-//! - [`http`]: requests and their replies. [`body`]: content codings. [`cookies`]: those of a session. [`session_headers`]: the session that a request is of.
+//! - [`http`]: requests and their replies. [`body`]: content codings. [`events`]: events as they come. [`cookies`]: those of a session. [`session_headers`]: the session that a request is of.
 //!   [`remote`]: the server's address and the headers of its entry. [`url`], [`tls`].
 //! - [`ledger`]: what a next process needs, on record before a message that depends on it is passed
 //!   on. [`numbers`]: by which a message that comes again is recognized.
@@ -51,6 +51,7 @@ mod call_ids;
 mod calls;
 mod connection;
 mod cookies;
+mod events;
 mod forward;
 mod http;
 mod initialize;

@@ -70,7 +70,7 @@ impl Link {
                     continue;
                 }
                 // It was started again, or has ended the session.
-                Some(Reply::Lost(loss)) => {
+                Some(Reply::Lost(loss, _)) => {
                     let renewed = self.renew(session, loss).await;
                     if renewed.is_ok() {
                         pause = PAUSE;

@@ -129,6 +129,13 @@ pub(super) enum CallFailure {
 }
 
 impl CallFailure {
+    /// The same of a call that may have begun.
+    pub(super) fn unknown(self) -> Self {
+        match self {
+            Self::Unknown(why) | Self::NotSent(why) => Self::Unknown(why),
+        }
+    }
+
     /// The answer, or an event before it, is larger than what is read.
     pub(super) fn too_large(name: &str) -> Self {
         Self::Unknown(format!(

@@ -12,6 +12,11 @@ pub enum News {
         "a new session was begun, since the server has forgotten the previous one: what was in that is lost"
     )]
     Forgotten,
+    /// Some of its nodes know it, and others don't.
+    #[error(
+        "a new session was begun, since the server has several nodes, and what is in front of them does not send a session's requests to one of them: what was in the previous one is lost"
+    )]
+    Scattered,
     /// The user has logged in or out since it was begun.
     #[error(
         "a new session was begun, since the previous one belongs to another login: what was in that is lost"
@@ -53,7 +58,12 @@ impl News {
     pub fn is_loss(self) -> bool {
         matches!(
             self,
-            Self::Forgotten | Self::OtherLogin | Self::OtherEntry | Self::OtherHost | Self::Silent
+            Self::Forgotten
+                | Self::Scattered
+                | Self::OtherLogin
+                | Self::OtherEntry
+                | Self::OtherHost
+                | Self::Silent
         )
     }
 }

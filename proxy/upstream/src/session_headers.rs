@@ -66,6 +66,8 @@ impl SessionHeaders {
 pub(super) enum Loss {
     /// The server does not know it.
     Forgotten,
+    /// Some of its nodes know it, and others don't.
+    Scattered,
     /// It was begun with another login of the user's, perhaps with another account. Nothing was
     /// sent.
     OtherLogin,
