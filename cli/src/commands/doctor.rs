@@ -19,9 +19,9 @@ use serde::Serialize;
 use crate::exit_code::SOFTWARE;
 use crate::runtime::block_on;
 use crate::ui::output::{print, to_json, warn};
-use crate::ui::table::{BAD, DOUBTFUL, GOOD, paint, printable};
+use crate::ui::table::{BAD, DOUBTFUL, GOOD, filled, paint, printable};
 
-/// Columns of what is printed. A word that is longer than the rest of a line has a line of its own.
+/// Columns of what is printed.
 const COLUMNS: usize = 80;
 /// Columns of an outcome and of a check's name, each with the blanks behind it.
 const OUTCOME: usize = 9;
@@ -267,21 +267,7 @@ fn text(findings: &Findings) -> String {
 /// A sentence behind the two first columns, in lines that begin there.
 fn indented(sentence: &str, mark: &str) -> String {
     let indent = OUTCOME + CHECK + mark.len();
-    let mut lines = mark.to_owned();
-    let mut column = indent;
-    for (at, word) in printable(sentence).split_whitespace().enumerate() {
-        let length = word.chars().count();
-        if at > 0 && column + 1 + length > COLUMNS {
-            lines += &format!("\n{:indent$}{word}", "");
-            column = indent + length;
-        } else {
-            let blank = if at > 0 { " " } else { "" };
-            lines += blank;
-            lines += word;
-            column += blank.len() + length;
-        }
-    }
-    lines + "\n"
+    mark.to_owned() + &filled(&printable(sentence), indent, indent, COLUMNS)
 }
 
 #[cfg(test)]

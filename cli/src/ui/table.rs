@@ -196,26 +196,28 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
         .collect()
 }
 
-/// Words in lines of so many columns, those behind the first indented. A word that is longer has a
-/// line of its own.
-pub(crate) fn wrapped(text: &str, width: Option<usize>) -> String {
-    let Some(width) = width else {
-        return format!("{text}\n");
-    };
-    let mut lines = String::new();
-    let mut line = String::new();
-    for word in text.split_whitespace() {
-        let length = line.chars().count();
-        if length > 0 && length + 1 + word.chars().count() > width {
-            lines += &line;
-            lines += "\n";
-            line = format!("  {word}");
+/// Words in lines of so many columns. The first line goes on at the column `at`, and the others are
+/// indented by `indent`. A word that is longer has a line of its own.
+pub(crate) fn filled(text: &str, at: usize, indent: usize, width: usize) -> String {
+    let (mut lines, mut column) = (String::new(), at);
+    for (nth, word) in text.split_whitespace().enumerate() {
+        let length = word.chars().count();
+        if nth > 0 && column + 1 + length > width {
+            lines += &format!("\n{:indent$}{word}", "");
+            column = indent + length;
         } else {
-            line += if length > 0 { " " } else { "" };
-            line += word;
+            let blank = if nth > 0 { " " } else { "" };
+            lines += blank;
+            lines += word;
+            column += blank.len() + length;
         }
     }
-    lines + &line + "\n"
+    lines + "\n"
+}
+
+/// Words in lines of so many columns, those behind the first indented.
+pub(crate) fn wrapped(text: &str, width: Option<usize>) -> String {
+    width.map_or_else(|| format!("{text}\n"), |width| filled(text, 0, 2, width))
 }
 
 /// Lines within so many columns: what is too long goes on below, behind the indentation of its
@@ -224,21 +226,15 @@ pub(crate) fn lines_within(text: &str, width: Option<usize>) -> String {
     let Some(width) = width else {
         return text.to_owned();
     };
-    let mut lines = String::new();
-    for line in text.lines() {
+    let fitting = |line: &str| {
+        let indent = line.len() - line.trim_start().len();
         if line.chars().count() <= width {
-            lines += line;
-            lines += "\n";
-            continue;
+            format!("{line}\n")
+        } else {
+            line[..indent].to_owned() + &filled(line, indent, indent + 2, width)
         }
-        let (indent, rest) = line.split_at(line.len() - line.trim_start().len());
-        for part in wrapped(rest, Some(width.saturating_sub(indent.len()))).lines() {
-            lines += indent;
-            lines += part;
-            lines += "\n";
-        }
-    }
-    lines
+    };
+    text.lines().map(fitting).collect()
 }
 
 /// `text` in a style; what prints it takes the style away where there is no terminal.
