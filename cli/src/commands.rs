@@ -3,7 +3,6 @@
 
 pub(crate) mod call;
 pub(crate) mod completions;
-pub(crate) mod config;
 pub(crate) mod debug;
 pub(crate) mod demo;
 pub(crate) mod doctor;
@@ -20,16 +19,12 @@ pub(crate) mod restart;
 pub(crate) mod run;
 #[cfg(feature = "http")]
 pub(crate) mod serve;
-pub(crate) mod service;
 pub(crate) mod session;
 pub(crate) mod setup;
 pub(crate) mod state;
-pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod stop;
 pub(crate) mod stream;
 pub(crate) mod task;
 pub(crate) mod token;
-pub(crate) mod tools;
-pub(crate) mod uninstall;
 pub(crate) mod wrap;

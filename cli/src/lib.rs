@@ -13,7 +13,8 @@
 //! - [`inventory`]: the kept servers, as the daemon and their keepers report them; `status` lists
 //!   them ([`inventory::listing`]), and `stop`, `restart` and `logs` choose among them
 //!   ([`inventory::selection`]).
-//! - [`mcp_client`]: a client of one server, for `call` and `tools`.
+//! - [`mcp_client`]: a client of one server, for `call`. [`other_names`]: what may be typed in the
+//!   place of a verb.
 //! - [`service_manager`]: the user service, of systemd or launchd.
 //! - [`claim_args`], [`session_args`]: options that several verbs share: about a claim, and about
 //!   the session that a command works on.
@@ -43,6 +44,7 @@ mod file_end;
 mod hosts;
 mod inventory;
 mod mcp_client;
+mod other_names;
 mod runtime;
 mod servers;
 mod service_manager;
@@ -50,15 +52,15 @@ mod session_args;
 mod ui;
 mod version;
 
+use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write};
 use std::process::ExitCode;
 
 use clap::{Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use self::commands::{
-    call, completions, config as config_command, debug, demo, doctor, import, install, keep, logs,
-    man, restart, run, service, session, setup, state, stats, status, stop, stream, task, token,
-    tools, uninstall, wrap,
+    call, completions, debug, demo, doctor, import, install, keep, logs, man, restart, run,
+    session, setup, state, status, stop, stream, task, token, wrap,
 };
 #[cfg(feature = "http")]
 use self::commands::{login, logout, serve};
@@ -72,7 +74,7 @@ use self::ui::output::warn;
     name = "mcp-sessiond",
     version,
     max_term_width = 110,
-    after_help = "Try `mcp-sessiond demo`: it kills the wrapper and the daemon of a server that\ncounts, and the count goes on."
+    after_help = "`mcp-sessiond help authors` shows the verbs for authors of servers,\n`mcp-sessiond help more` the rest.\n\nTry `mcp-sessiond demo`: it kills the wrapper and the daemon of a server that\ncounts, and the count goes on."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -96,10 +98,8 @@ enum Verb {
     Stop(stop::Arguments),
     /// Look for problems, and say what to do about each
     Doctor(doctor::Arguments),
-    /// Call a tool of a server
+    /// Call a tool of a server, or list its tools
     Call(call::Arguments),
-    /// List the tools of a server
-    Tools(tools::Arguments),
     /// Show on real processes what is kept, in a private directory
     Demo(demo::Arguments),
     #[cfg(feature = "http")]
@@ -113,12 +113,8 @@ enum Verb {
     #[cfg(feature = "http")]
     /// Delete the tokens of a login
     Logout(logout::Arguments),
-    /// Show what the user service is doing, or restart it
-    Service(service::Arguments),
-    /// Install the user service: systemd or launchd, whichever is there
+    /// Install its user service; show, restart or remove that
     Install(install::Arguments),
-    /// Remove the user service
-    Uninstall(uninstall::Arguments),
     /// Load, store or reject the caller's resume token
     Token(token::Arguments),
     /// Read and write the state of a session: JSON values by key
@@ -129,11 +125,7 @@ enum Verb {
     Task(task::Arguments),
     /// End sessions of a service that are no longer in use
     Session(session::Arguments),
-    /// Show the settings in force: name, value, source
-    Config(config_command::Arguments),
-    /// Show what the daemon has counted and measured
-    Stats(stats::Arguments),
-    /// Show what else the daemon knows, without tokens and values
+    /// Show its settings, statistics, sessions …, without tokens and values
     Debug(debug::Arguments),
     /// Run the daemon in the foreground
     Run(run::Arguments),
@@ -149,8 +141,14 @@ enum Verb {
 /// Parses, runs, and returns the exit code.
 pub fn main() -> ExitCode {
     completions::answer_shell(command);
+    let mut words = std::env::args_os();
+    let own_name = words.next();
+    let words = other_names::expand(words.collect());
+    if let Some(list) = help_topic(&words) {
+        return ui::output::print(&list);
+    }
     let parsed = command()
-        .try_get_matches()
+        .try_get_matches_from(own_name.into_iter().chain(words))
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
@@ -195,8 +193,6 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "http")]
         Verb::Logout(arguments) => logout::run(&arguments),
         Verb::Keep(arguments) => keep::run(arguments),
-        Verb::Config(arguments) => config_command::run(&arguments),
-        Verb::Stats(arguments) => stats::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),
         Verb::Man(arguments) => man::run(&arguments, Cli::command()),
         Verb::Doctor(arguments) => doctor::run(&arguments),
@@ -206,61 +202,65 @@ pub fn main() -> ExitCode {
         Verb::Stop(arguments) => stop::run(&arguments),
         Verb::Restart(arguments) => restart::run(&arguments),
         Verb::Call(arguments) => call::run(&arguments),
-        Verb::Tools(arguments) => tools::run(&arguments),
         Verb::Setup(arguments) => setup::run(&arguments),
         Verb::Import(arguments) => import::run(&arguments),
-        Verb::Service(arguments) => service::run(&arguments),
         Verb::Install(arguments) => install::run(&arguments),
-        Verb::Uninstall(arguments) => uninstall::run(&arguments),
         Verb::Demo(arguments) => demo::run(&arguments),
     }
 }
 
-/// The verbs as `--help` groups them. Those that are hidden are in none.
-const GROUPS: [(&str, &[&str]); 5] = [
+/// Verbs, under the title that they have in `--help`.
+type Group = (&'static str, &'static [&'static str]);
+
+/// The verbs as `--help` groups them.
+const GROUPS: [Group; 4] = [
     (
         "Every day",
         &[
-            "setup", "status", "logs", "restart", "stop", "doctor", "call", "tools",
+            "setup", "status", "logs", "restart", "stop", "doctor", "call",
         ],
     ),
     (
         "Run servers",
         &["wrap", "serve", "import", "login", "logout"],
     ),
-    ("Service", &["service", "install", "uninstall", "run"]),
+    ("The daemon", &["install", "debug"]),
+    ("More", &["demo", "help"]),
+];
+
+/// Those that `help` shows under a name of its own.
+const HELP_TOPICS: [(&str, Group); 2] = [
     (
-        "For authors of servers",
-        &["token", "state", "stream", "task", "session"],
+        "authors",
+        (
+            "For authors of servers",
+            &["token", "state", "stream", "task", "session"],
+        ),
     ),
-    (
-        "More",
-        &[
-            "debug",
-            "config",
-            "stats",
-            "completions",
-            "man",
-            "demo",
-            "help",
-        ],
-    ),
+    ("more", ("Seldom needed", &["run", "completions", "man"])),
 ];
 
 /// What `help` is for.
 const HELP_ABOUT: &str = "Print this message or the help of the given subcommand(s)";
 
-/// The whole command line, whose `--help` groups the verbs.
-fn command() -> Command {
-    let command = Cli::command();
+/// What `help TOPIC` prints, where that is a topic.
+fn help_topic(words: &[OsString]) -> Option<String> {
+    let [help, topic] = words else { return None };
+    let (_, group) = HELP_TOPICS.iter().find(|(name, _)| topic == name)?;
+    let list = || verbs(&Cli::command(), &[*group]);
+    (help == "help").then(|| format!("{}`mcp-sessiond VERB --help` shows more of each.\n", list()))
+}
+
+/// The list of verbs in these groups.
+fn verbs(command: &Command, groups: &[Group]) -> String {
     let widest = |verbs: &[&str]| verbs.iter().map(|verb| verb.len()).max();
-    let width = GROUPS.iter().filter_map(|(_, verbs)| widest(verbs)).max();
+    let width = groups.iter().filter_map(|(_, verbs)| widest(verbs)).max();
     let width = width.unwrap_or_default();
     let mut list = String::new();
-    for (group, verbs) in GROUPS {
+    for (group, verbs) in groups {
         list += &ui::table::paint(ui::table::HEADING, &format!("{group}:"));
         list += "\n";
-        for verb in verbs {
+        for verb in *verbs {
             // The parser adds `help` itself, and says of it then what it says here. To have it do so takes
             // longer than all the rest of a start.
             let about = match command.find_subcommand(verb).and_then(Command::get_about) {
@@ -273,6 +273,12 @@ fn command() -> Command {
         }
         list += "\n";
     }
+    list
+}
+
+/// The whole command line, whose `--help` groups the verbs.
+fn command() -> Command {
+    let list = verbs(&Cli::command(), &GROUPS);
     let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}Options:\n{{options}}{{after-help}}"
     );
@@ -402,7 +408,7 @@ mod tests {
 
     #[cfg(feature = "http")]
     #[test]
-    fn help_has_every_verb_in_one_group() {
+    fn every_verb_is_in_one_group_of_help() {
         use std::collections::BTreeSet;
 
         let mut command = Cli::command();
@@ -412,8 +418,10 @@ mod tests {
             .filter(|verb| !verb.is_hide_set())
             .map(Command::get_name)
             .collect();
+        let topics = HELP_TOPICS.iter().map(|(_, group)| group);
         let grouped: Vec<&str> = GROUPS
             .iter()
+            .chain(topics)
             .flat_map(|(_, verbs)| *verbs)
             .copied()
             .collect();
@@ -423,5 +431,7 @@ mod tests {
         let list = help.lines().take_while(|line| *line != "Options:");
         let widest = list.map(|line| line.chars().count()).max();
         assert!(widest <= Some(80), "{help}");
+        let shown: usize = GROUPS.iter().map(|(_, verbs)| verbs.len()).sum();
+        assert_eq!(shown, 16, "{help}");
     }
 }

@@ -1,4 +1,4 @@
-//! An MCP client of one server, for people at a shell: `call` and `tools`.
+//! An MCP client of one server, for people at a shell: `call`.
 //!
 //! It runs `mcp-sessiond wrap` as a child and speaks on its pipes, so every rule about who gets which
 //! server is that of `wrap`. It declares no capabilities: what a server asks of it is refused.

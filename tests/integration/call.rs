@@ -1,4 +1,4 @@
-//! `mcp-sessiond call` and `tools`: a server's tools from a shell, and never a host's server.
+//! `mcp-sessiond call`: a server's tools from a shell, and never a host's server.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -132,13 +132,13 @@ fn a_server_of_the_list_keeps_its_state_between_calls() {
         serde_json::from_str(&said(&world, &["call", "counter", "get", "--json"])).expect("JSON");
     assert_eq!(result["content"][0]["text"], "5");
 
-    let tools = said(&world, &["tools", "counter"]);
+    let tools = said(&world, &["call", "counter"]);
     assert!(tools.starts_with("TOOL"), "{tools}");
     for tool in ["increment", "get", "parent", "echo"] {
         assert!(tools.contains(tool), "{tools}");
     }
     let tools: Value =
-        serde_json::from_str(&said(&world, &["tools", "counter", "--json"])).expect("JSON");
+        serde_json::from_str(&said(&world, &["call", "counter", "--json"])).expect("JSON");
     assert_eq!(tools[0]["name"], "increment");
 
     let (code, _, errors) = run(&world, &["call", "counter", "nothing"]);
@@ -206,9 +206,9 @@ fn a_named_server_is_used_where_it_is_free() {
     assert_eq!(host.count(), 4);
 }
 
-/// `tools` of a server that a host has, which counts this next.
+/// `call` without a tool, of a server that a host has, which counts this next.
 fn lists_tools_beside(world: &World, server: &str, host: &mut Client<Front>, count: u64) {
-    let (code, tools, errors) = run(world, &["tools", server]);
+    let (code, tools, errors) = run(world, &["call", server]);
     assert_eq!(code, Some(0), "{errors}");
     assert!(tools.contains("increment"), "{tools}");
     let said = format!("somebody else has {server}: a second one is started for this list");

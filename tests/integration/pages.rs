@@ -95,10 +95,10 @@ const ENDS: &[(&str, i32)] = &[
     (r#"task wait "$id" --service web --session 7"#, 0),
     ("session expire --older-than 1h --service web", 0),
     (
-        r#"config --json | jq '.[] | select(.source != "default")'"#,
+        r#"debug config --json | jq '.[] | select(.source != "default")'"#,
         0,
     ),
-    ("stats --prometheus > sessiond.prom", 0),
+    ("debug stats --prometheus > sessiond.prom", 0),
     ("debug sessions --json | jq '.[].session'", 0),
     ("debug about", 0),
     ("debug hosts", 0),
@@ -166,12 +166,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "an_image_is_written_to_a_file",
     ),
     (
-        "tools browser",
-        "call.rs",
-        "a_server_of_the_list_keeps_its_state_between_calls",
-    ),
-    (
-        "tools browser --json",
+        "call browser",
         "call.rs",
         "a_server_of_the_list_keeps_its_state_between_calls",
     ),
@@ -184,11 +179,6 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "demo token",
         "cli.rs",
         "demo_token_shows_who_finds_which_session",
-    ),
-    (
-        "demo http",
-        "cli.rs",
-        "demo_http_shows_a_reload_and_a_kill_with_curl",
     ),
     (
         "wrap --resume cut -- counter &",
@@ -271,32 +261,27 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "a_call_goes_on_when_serve_is_killed_and_uninstall_leaves_nothing",
     ),
     (
-        "uninstall --serve browser",
+        "install --remove --serve browser",
         "systemd/serve.rs",
         "a_call_goes_on_when_serve_is_killed_and_uninstall_leaves_nothing",
     ),
     (
-        "uninstall",
+        "install --remove",
         "systemd/install.rs",
         "uninstall_leaves_nothing_but_the_sessions",
     ),
     (
-        "service",
+        "install --status --json | jq .enabled",
         "systemd/service.rs",
         "it_is_told_from_before_it_is_installed_until_it_is_gone",
     ),
     (
-        "service status --json | jq .enabled",
+        "install --restart",
         "systemd/service.rs",
         "it_is_told_from_before_it_is_installed_until_it_is_gone",
     ),
     (
-        "service restart",
-        "systemd/service.rs",
-        "it_is_told_from_before_it_is_installed_until_it_is_gone",
-    ),
-    (
-        "service restart --serve browser",
+        "install --restart --serve browser",
         "systemd/service.rs",
         "it_is_told_from_before_it_is_installed_until_it_is_gone",
     ),
@@ -363,7 +348,7 @@ fn of_the_help(world: &World, verb: &[&str], found: &mut BTreeSet<String>) {
     found.extend(examples.filter_map(command));
     let verbs = help
         .lines()
-        .skip_while(|line| *line != "Commands:" && *line != "Every day:")
+        .skip_while(|line| *line != "Commands:")
         .skip(1)
         .take_while(|line| *line != "Options:");
     for line in verbs.filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {
@@ -383,7 +368,9 @@ fn every_command_is_run() {
         "the commands of the pages are not found any more: {shown:?}"
     );
     let of_pages = shown.len();
-    of_the_help(&world, &[], &mut shown);
+    for verb in crate::cli::verbs(&world) {
+        of_the_help(&world, &[&verb], &mut shown);
+    }
     assert!(
         shown.len() > of_pages + 20,
         "those of the help are not: {shown:?}"
@@ -626,7 +613,10 @@ fn the_one_that_is_the_daemon_has_its_settings() {
     let home = Home::new();
     let daemon = home.world.spawn(home.shell(RUNS, &[]));
     daemon.ready();
-    let shown = home.shell("config --json", &[]).output().expect("it runs");
+    let shown = home
+        .shell("debug config --json", &[])
+        .output()
+        .expect("it runs");
     let settings: Vec<Value> = serde_json::from_slice(&shown.stdout).expect("JSON");
     let of = |name: &str| {
         settings

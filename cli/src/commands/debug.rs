@@ -3,6 +3,8 @@
 mod backends;
 mod contents;
 mod maintain;
+mod settings;
+mod stats;
 
 use std::process::ExitCode;
 
@@ -10,7 +12,7 @@ use clap::{Args, Subcommand};
 use mcp_sessiond_client::{Connection, Directory, SessionId};
 use mcp_sessiond_proto::debug::{About, HostInfo, Page, SessionInfo, TokenInfo};
 
-use crate::calls::{ANSWER_TIMEOUT, Failure, all_pages, print_answer};
+use crate::calls::{ANSWER_TIMEOUT, Failure, all_pages, has_no_daemon, print_answer};
 use crate::inventory;
 use crate::ui::output::{json_or, to_json};
 use crate::ui::table::{BAD, DOUBTFUL, GOOD, HEADING, duration, listing_or, paint, printable};
@@ -19,7 +21,7 @@ use crate::ui::table::{BAD, DOUBTFUL, GOOD, HEADING, duration, listing_or, paint
 #[command(after_help = "\
 Without a topic: the daemon about itself, and all of hosts and sessions. A table that is wider than
 the terminal is shown as a block of lines for each row, without what is empty.
-Exit codes: 0; 69 no daemon.
+Exit codes: 0; 64 `config` without a daemon, and the file is wrong; 69 no daemon.
 
 Example: mcp-sessiond debug sessions --json | jq '.[].session'")]
 pub(crate) struct Arguments {
@@ -72,6 +74,14 @@ Example: mcp-sessiond debug backends")]
         /// Show the backend of this session at length
         session: Option<SessionId>,
     },
+    /// The settings in force: name, value, source; pending: the value that applies after a restart
+    /// of the daemon
+    #[command(after_help = settings::HELP)]
+    Config,
+    /// What the daemon has counted and measured. Counters: name, value. Histograms: name with its
+    /// unit, buckets, count, sum
+    #[command(after_help = "Example: mcp-sessiond debug stats --prometheus > sessiond.prom")]
+    Stats(stats::Arguments),
     /// Token files: file, session, bytes, state
     #[command(after_help = "Example: mcp-sessiond debug tokens")]
     Tokens,
@@ -83,6 +93,9 @@ Example: mcp-sessiond debug backends")]
 }
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    if matches!(arguments.topic, Some(Topic::Config)) && has_no_daemon() {
+        return settings::of_file(arguments.json);
+    }
     print_answer(async |connection, directory| show(arguments, connection, directory).await)
 }
 
@@ -136,6 +149,13 @@ async fn show(
                 backends::table
             };
             json_or(json, &seen, |seen| text(seen))
+        }
+        Some(Topic::Config) => json_or(json, &connection.settings(ANSWER_TIMEOUT).await?, |rows| {
+            settings::text(rows)
+        }),
+        Some(Topic::Stats(asked)) if asked.prometheus => connection.metrics(ANSWER_TIMEOUT).await?,
+        Some(Topic::Stats(_)) => {
+            json_or(json, &connection.stats(ANSWER_TIMEOUT).await?, stats::text)
         }
         Some(Topic::Tokens) => json_or(json, &all_tokens(connection).await?, |rows| {
             tokens_text(rows)

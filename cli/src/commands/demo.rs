@@ -5,15 +5,10 @@
 //! directory that is gone afterwards.
 
 mod counter;
-#[cfg(feature = "http")]
-mod curl;
 mod display;
 mod host;
-#[cfg(feature = "http")]
-mod http;
 mod sandbox;
 mod server;
-mod steps;
 mod token;
 mod wrapped;
 
@@ -32,15 +27,11 @@ are killed with SIGKILL. Everything happens on real processes, in a directory of
 `demo token` shows what servers with a resume token get. Two hosts start servers of different arguments; servers, daemon and host are \
 killed with SIGKILL. Each row is one server that came up: the session that it should be in, and the one that it is in.
 
-`demo http` shows `serve`, with curl as its client: a page reload and a SIGKILL of `serve` in the middle of a call. Each command is \
-printed, and what came of it.
-
-Exit codes: 0 everything went as it should; 1 otherwise; 70 it could not run, for example because there is no curl.
+Exit codes: 0 everything went as it should; 1 otherwise; 70 it could not run.
 
 Examples:
   mcp-sessiond demo
-  mcp-sessiond demo token
-  mcp-sessiond demo http")]
+  mcp-sessiond demo token")]
 pub(crate) struct Arguments {
     /// Which story: without a name, that of a wrapped server
     #[arg(value_enum)]
@@ -61,8 +52,6 @@ pub(crate) struct Arguments {
 enum Story {
     /// Resume tokens: servers of two hosts find their sessions again
     Token,
-    /// A page reload and a kill of `serve`, with curl
-    Http,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -70,7 +59,6 @@ enum Part {
     Counter,
     Host,
     Server,
-    Steps,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
@@ -78,16 +66,8 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Some(Part::Counter) => counter::play().map(|()| true),
         Some(Part::Host) => host::play().map(|()| true),
         Some(Part::Server) => server::play().map(|()| true),
-        Some(Part::Steps) => steps::play().map(|()| true),
         None => match arguments.story {
-            #[cfg(feature = "http")]
-            Some(Story::Http) => http::run(arguments.json),
             Some(Story::Token) => token::run(arguments.json),
-            #[cfg(not(feature = "http"))]
-            Some(Story::Http) => Err(std::io::Error::other(crate::extras::absent(
-                "`demo http`",
-                "http",
-            ))),
             None => wrapped::run(arguments.json),
         },
     };

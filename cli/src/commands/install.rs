@@ -1,5 +1,7 @@
 //! `mcp-sessiond install`: the user service, of systemd or launchd.
 
+mod status;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,32 +23,80 @@ it. Where that fails, it prints the last line of the service's log, and takes ba
 with this shell's PATH; all other variables are the service manager's. Servers survive when the service is restarted. If `serve` exits \
 with 64, 65, 66, 70, 75, 126 or 127, systemd does not start it again.
 
-Exit codes: 0; 64 bad usage or directory; 69 neither a systemd user manager nor launchd can be reached; 70 it failed; 75 another process listens there; 127 there is no such command.
+`--restart` has the service manager restart the daemon, or that `serve`, with the executable that is there now. Sessions and servers stay, and connected clients come back by themselves.
+
+`--remove` stops it and removes what `install` has made; units of a package are disabled, and stay. The daemon's sessions stay in their directory, which it names, and clients \
+start a daemon on demand from then on. Those of a `serve` stay, too, and their servers end after `http.linger_ms`.
+
+With --status --json: an object. `manager`: systemd or launchd. `installed`; `packaged`: a package has brought the units. `units`: their files. `enabled`, `listens`: at the next \
+login it is there, and the manager listens on the daemon's socket now; null where the manager can't be asked. `pid`: of the daemon that the manager runs. \
+`executable`, `version`: what it starts. `daemon`: the one that answers, no matter what has started it: pid, version, \
+started_by (systemd, launchd, on_demand, foreground); null if none does. `own_version`: of this executable. `serve`: an array of name, units, enabled, pid. `finding`, `advice`: what is wrong with it, and what to do; what is not known is null.
+
+Exit codes: 0, also where there was nothing to remove or to show; 64 bad usage or directory; 66 there is nothing to restart; 69 neither a systemd user manager nor launchd can be reached, or \
+`--status`: it is installed, and does not work; 70 it failed; 75 another process listens there; 127 there is no such command.
 
 Examples:
   mcp-sessiond install --dry-run
-  mcp-sessiond install --serve browser -- npx @playwright/mcp")]
+  mcp-sessiond install --serve browser -- npx @playwright/mcp
+  mcp-sessiond install --status --json | jq .enabled
+  mcp-sessiond install --restart --serve browser
+  mcp-sessiond install --remove")]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    instead: Instead,
     /// Show the files and the commands, and change nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["status", "restart"])]
     dry_run: bool,
     /// Leave it to the next login to start it
-    #[arg(long)]
+    #[arg(long, conflicts_with = "Instead")]
     no_start: bool,
-    /// Install `serve` under this name instead of the daemon
-    #[arg(long, value_name = "NAME")]
+    /// `serve` under this name instead of the daemon
+    #[arg(long, value_name = "NAME", conflicts_with = "status")]
     serve: Option<Name>,
+    /// With `--status`: print JSON
+    #[arg(long, requires = "status")]
+    json: bool,
     /// With `--serve`: options of `serve`, `--`, and the server's command; or `--upstream URL`
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
+        conflicts_with = "Instead",
         value_name = "SERVING"
     )]
     serving: Vec<OsString>,
 }
 
+/// What is to be done instead of installing.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+struct Instead {
+    /// Show whether it is installed, enabled and running, from which files, and of which version
+    #[arg(long)]
+    status: bool,
+    /// Restart the daemon of the service; sessions and servers stay
+    #[arg(long)]
+    restart: bool,
+    /// Stop the service and remove it; sessions stay
+    #[arg(long)]
+    remove: bool,
+}
+
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    service_manager::report(install(arguments))
+    let Arguments { dry_run, serve, .. } = arguments;
+    let Instead {
+        status,
+        restart,
+        remove,
+    } = arguments.instead;
+    if status {
+        return status::show(arguments.json);
+    }
+    service_manager::report(match () {
+        () if restart => service_manager::restart(serve.as_ref()),
+        () if remove => service_manager::uninstall(serve.as_ref(), *dry_run),
+        () => install(arguments),
+    })
 }
 
 fn install(arguments: &Arguments) -> Result<(), ServiceError> {

@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     /// Read this configuration file instead of ~/.config/mcp-sessiond/config.toml
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Override a setting; `mcp-sessiond config` lists them
+    /// Override a setting; `mcp-sessiond debug config` lists them
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Serve metrics for Prometheus at this address, as 127.0.0.1:9464, over plain HTTP at

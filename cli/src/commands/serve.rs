@@ -65,7 +65,7 @@ buttons that end a session and restart its server, and a client that calls tools
 Exit codes: 0 after SIGTERM or SIGINT; 64 bad usage or configuration; 65 servers.json can't be read; 66 there is none, or no such server in it; 70 `serve` has failed; 75 no daemon, or another process serves \
 the name or listens there; 127 there is no such command.
 
-`mcp-sessiond install --serve NAME` makes it a service. `mcp-sessiond demo http` shows what it does.
+`mcp-sessiond install --serve NAME` makes it a service.
 
 Examples:
   mcp-sessiond serve --listen 127.0.0.1:8000 -- npx @playwright/mcp

@@ -1,4 +1,4 @@
-//! Which server a name means for `call` and `tools`, and how it is reached without disturbing a
+//! Which server a name means for `call`, and how it is reached without disturbing a
 //! host's.
 
 use std::ffi::OsString;

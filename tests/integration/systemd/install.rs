@@ -52,11 +52,11 @@ fn uninstall_leaves_nothing_but_the_sessions() {
         said.contains(&machine.world.socket().display().to_string()),
         "{said}"
     );
-    let shown = succeeded(&machine.sessiond(&["uninstall", "--dry-run"]));
+    let shown = succeeded(&machine.sessiond(&["install", "--remove", "--dry-run"]));
     let host = machine.world.host();
     let mut kept = StoredInstance::store(host.instance(&[]), "one");
     let daemon = machine.world.daemon_pid();
-    let said = succeeded(&machine.sessiond(&["uninstall"]));
+    let said = succeeded(&machine.sessiond(&["install", "--remove"]));
     assert!(said.contains("The sessions stay in"), "{said}");
     assert!(!is_there(daemon), "it is stopped");
     assert_eq!(files(&config(&machine.world)), Vec::<PathBuf>::new());
@@ -68,7 +68,7 @@ fn uninstall_leaves_nothing_but_the_sessions() {
             "{shown}"
         );
     }
-    let again = succeeded(&machine.sessiond(&["uninstall"]));
+    let again = succeeded(&machine.sessiond(&["install", "--remove"]));
     assert_eq!(again, "Nothing is installed.\n");
     // The lease outlives even that.
     let _daemon = machine.world.daemon();

@@ -68,7 +68,7 @@ fn install_enables_the_units_of_a_package_and_writes_none() {
 mcp-sessiond install
 managed is-enabled mcp-sessiond.socket
 managed is-active mcp-sessiond.socket
-mcp-sessiond uninstall
+mcp-sessiond install --remove
 managed is-enabled mcp-sessiond.socket || true
 managed is-active mcp-sessiond.socket || true
 ",

@@ -127,7 +127,7 @@ fn a_call_goes_on_when_serve_is_killed_and_uninstall_leaves_nothing() {
     );
 
     let serve = main_pid(&machine);
-    succeeded(&machine.sessiond(&["uninstall", "--serve", "test"]));
+    succeeded(&machine.sessiond(&["install", "--remove", "--serve", "test"]));
     assert!(!is_there(serve));
     assert_eq!(files(&config(world)), Vec::<PathBuf>::new());
     assert_eq!(machine.property(UNIT, "LoadState"), "not-found");
@@ -145,7 +145,7 @@ fn a_call_goes_on_when_serve_is_killed_and_uninstall_leaves_nothing() {
         "0s",
     ]));
     world.wait_backends(0);
-    let again = succeeded(&machine.sessiond(&["uninstall", "--serve", "test"]));
+    let again = succeeded(&machine.sessiond(&["install", "--remove", "--serve", "test"]));
     assert_eq!(again, "Nothing is installed.\n");
 }
 

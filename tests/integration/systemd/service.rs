@@ -78,7 +78,10 @@ fn it_is_told_from_before_it_is_installed_until_it_is_gone() {
             .0
             .contains("not there after the next login")
     );
-    assert_eq!(machine.sessiond(&["uninstall"]).status.code(), Some(0));
+    assert_eq!(
+        machine.sessiond(&["install", "--remove"]).status.code(),
+        Some(0)
+    );
     assert_eq!(status(&machine)["installed"], false);
 }
 

@@ -1,9 +1,8 @@
-//! `mcp-sessiond service`: the user service, and what it is doing.
+//! `mcp-sessiond install --status`: the user service, and what it is doing.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
 use mcp_sessiond_client::{Directory, Start, connect};
 use mcp_sessiond_proto::debug::About;
 use serde::Serialize;
@@ -19,62 +18,6 @@ use crate::version;
 /// Columns of what is printed, and of the names of what is told.
 const COLUMNS: usize = 80;
 const NAMES: usize = 12;
-
-#[derive(Debug, Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "\
-Without a verb: that of `status`.
-
-Example: mcp-sessiond service"
-)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    verb: Option<Verb>,
-    #[command(flatten)]
-    status: StatusArguments,
-}
-
-#[derive(Debug, Subcommand)]
-enum Verb {
-    /// Show whether it is installed, enabled and running, from which files, and of which version
-    Status(StatusArguments),
-    /// Restart the daemon of the service; sessions and servers stay
-    Restart(RestartArguments),
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-With --json: an object. `manager`: systemd or launchd. `installed`; `packaged`: a package has brought the units. `units`: their files. `enabled`, `listens`: at the next \
-login it is there, and the manager listens on the daemon's socket now; null where the manager can't be asked. `pid`: of the daemon that the manager runs. \
-`executable`, `version`: what it starts. `daemon`: the one that answers, no matter what has started it: pid, version, \
-started_by (systemd, launchd, on_demand, foreground); null if none does. `own_version`: of this executable. `serve`: an array of name, units, enabled, pid. `finding`, `advice`: what is wrong with it, and what to do; what is not known is null.
-
-Exit codes: 0, also where nothing is installed; 69 the daemon's service is installed, and does not work.
-
-Example: mcp-sessiond service status --json | jq .enabled")]
-pub(crate) struct StatusArguments {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-The service manager restarts the daemon, with the executable that is there now. Sessions and servers stay, and connected clients come back by themselves.
-
-With `--serve NAME` it does the same with the service of that name; its servers stay, too.
-
-Exit codes: 0; 66 nothing is installed; 69 the service manager can't be reached; 70 it failed.
-
-Examples:
-  mcp-sessiond service restart
-  mcp-sessiond service restart --serve browser")]
-pub(crate) struct RestartArguments {
-    /// The service of `serve` under this name, instead of the daemon's
-    #[arg(long, value_name = "NAME")]
-    serve: Option<Name>,
-}
 
 /// The service, as it is.
 #[derive(Debug, Serialize)]
@@ -114,17 +57,8 @@ struct ServeService {
     pid: Option<u32>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    match &arguments.verb {
-        Some(Verb::Restart(arguments)) => {
-            service_manager::report(service_manager::restart(arguments.serve.as_ref()))
-        }
-        Some(Verb::Status(arguments)) => status(arguments),
-        None => status(&arguments.status),
-    }
-}
-
-fn status(arguments: &StatusArguments) -> ExitCode {
+/// Shows whether it is installed, enabled and running, from which files, and of which version.
+pub(super) fn show(json: bool) -> ExitCode {
     let service = match block_on(look()) {
         Ok(service) => service,
         Err(error) => {
@@ -132,7 +66,7 @@ fn status(arguments: &StatusArguments) -> ExitCode {
             return ExitCode::from(SOFTWARE);
         }
     };
-    let printed = print(&if arguments.json {
+    let printed = print(&if json {
         to_json(&service)
     } else {
         text(&service)
@@ -221,7 +155,7 @@ async fn look() -> Service {
     {
         service.finding = Some(format!("the daemon that runs is of version {version}"));
         service.advice =
-            Some("`mcp-sessiond service restart`; sessions and servers stay".to_owned());
+            Some("`mcp-sessiond install --restart`; sessions and servers stay".to_owned());
     }
     service
 }

@@ -1,58 +1,18 @@
-//! `mcp-sessiond tools`: what tools a server has.
+//! `mcp-sessiond call SERVER`: what tools a server has.
 
-use std::process::ExitCode;
-use std::time::Duration;
-
-use clap::Args;
-use clap_complete::ArgValueCandidates;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::completion;
-use crate::exit_code::SOFTWARE;
 use crate::mcp_client::target::Target;
 use crate::mcp_client::{CallFailure, McpClient};
-use crate::runtime::block_on;
-use crate::ui::output::{print, to_json, warn};
+use crate::ui::output::warn;
 use crate::ui::table::{self, printable};
 
-#[derive(Debug, Args)]
-#[command(after_help = "\
-SERVER is looked up as `mcp-sessiond call` does. Each line has a tool, its arguments (those that may be left out in brackets), and the \
-first line of what it says of itself. Where somebody else has the server, a second one is started for the list, and ends with it.
-
-Exit codes: 0; 65 the server refuses; 66 no such server; 69 it can't be started; 75 it took too long; 130 Ctrl-C.
-
-Examples:
-  mcp-sessiond tools browser
-  mcp-sessiond tools browser --json")]
-pub(crate) struct Arguments {
-    /// A shared server, one that has a `--name`, or one of servers.json
-    #[arg(add = ArgValueCandidates::new(completion::callable))]
-    server: String,
-    /// Print JSON: the tools as the server describes them
-    #[arg(long)]
-    json: bool,
-    /// How long it may take, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    timeout: u64,
-}
-
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    match block_on(list(arguments)) {
-        Ok(Ok(tools)) if arguments.json => print(&to_json(&tools)),
-        Ok(Ok(tools)) => print(&text(&tools)),
-        Ok(Err(failure)) => ExitCode::from(failure.report()),
-        Err(error) => {
-            warn(error);
-            ExitCode::from(SOFTWARE)
-        }
-    }
-}
-
-async fn list(arguments: &Arguments) -> Result<Vec<Value>, CallFailure> {
-    let until = Instant::now() + Duration::from_secs(arguments.timeout);
-    let what = &*arguments.server;
+/// The tools of a server.
+///
+/// # Errors
+/// Where it can't be asked.
+pub(super) async fn list(what: &str, until: Instant) -> Result<Vec<Value>, CallFailure> {
     let asked = async { list_of(&Target::find(what).await?, until).await };
     match asked.await {
         // What tools a server has is no matter of whose it is.
@@ -76,7 +36,7 @@ async fn list_of(target: &Target, until: Instant) -> Result<Vec<Value>, CallFail
     Ok(tools)
 }
 
-fn text(tools: &[Value]) -> String {
+pub(super) fn text(tools: &[Value]) -> String {
     let row = |tool: &Value| {
         let text = |field: &str| tool[field].as_str().unwrap_or_default();
         let first = text("description")

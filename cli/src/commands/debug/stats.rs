@@ -1,40 +1,18 @@
-//! `mcp-sessiond stats`: what the daemon counts, and how long things took.
-
-use std::process::ExitCode;
+//! `mcp-sessiond debug stats`: what the daemon counts, and how long things took.
 
 use clap::Args;
 use mcp_sessiond_proto::debug::{Bucket, Counter, Histogram, Stats};
 
-use crate::calls::{ANSWER_TIMEOUT, print_answer};
-use crate::ui::output::json_or;
 use crate::ui::table::listing_or;
 
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Exit codes: 0; 69 no daemon.
-
-Example: mcp-sessiond stats --prometheus > sessiond.prom")]
-pub(crate) struct Arguments {
+pub(super) struct Arguments {
     /// Print the text format of Prometheus; durations are in seconds
     #[arg(long, conflicts_with = "json")]
-    prometheus: bool,
-    /// Print JSON. Counters: name, value. Histograms: name with its unit, buckets, count, sum
-    #[arg(long)]
-    json: bool,
+    pub(super) prometheus: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    print_answer(async |connection, _| {
-        Ok(if arguments.prometheus {
-            connection.metrics(ANSWER_TIMEOUT).await?
-        } else {
-            let stats = connection.stats(ANSWER_TIMEOUT).await?;
-            json_or(arguments.json, &stats, text)
-        })
-    })
-}
-
-fn text(stats: &Stats) -> String {
+pub(super) fn text(stats: &Stats) -> String {
     let row = |counter: &Counter| vec![counter.name.clone(), counter.value.to_string()];
     let counters = listing_or(
         &["name", "value"],

@@ -1,54 +1,32 @@
-//! `mcp-sessiond config`: the settings in force.
+//! `mcp-sessiond debug config`: the settings in force.
 
 use std::process::ExitCode;
 
-use clap::Args;
 use mcp_sessiond_daemon::config;
 use mcp_sessiond_proto::debug::Setting;
 
-use crate::calls::{ANSWER_TIMEOUT, has_no_daemon, print_answer};
 use crate::exit_code::USAGE;
 use crate::ui::output::{json_or, print, warn};
 use crate::ui::table::listing_or;
 
-#[derive(Debug, Args)]
-#[command(after_help = "\
+pub(super) const HELP: &str = "\
 The values are those in force. The daemon reads its file again at SIGHUP; a setting that applies only at its start then has a second column, with the new value. Servers that run keep the `backends.*` with which they were started; each `wrap` and `serve` reads `wrap.*`, `bundle.*` and \
 `http.*` when it starts.
 
 If no daemon runs, they are those that the next one will start with, and a line on standard error says so.
 
-Exit codes: 0; 64 no daemon runs, and the file is wrong; 69 the daemon does not answer.
-
-Example: mcp-sessiond config --json | jq '.[] | select(.source != \"default\")'")]
-pub(crate) struct Arguments {
-    /// Print JSON: name, value, source; pending: the value that applies after a restart of the
-    /// daemon
-    #[arg(long)]
-    json: bool,
-}
-
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    if has_no_daemon() {
-        return of_file(arguments);
-    }
-    print_answer(async |connection, _| {
-        let settings = connection.settings(ANSWER_TIMEOUT).await?;
-        Ok(json_or(arguments.json, &settings, |rows| text(rows)))
-    })
-}
+Example:
+  mcp-sessiond debug config --json | jq '.[] | select(.source != \"default\")'";
 
 /// The settings that a daemon would have which is started now.
-fn of_file(arguments: &Arguments) -> ExitCode {
+pub(super) fn of_file(json: bool) -> ExitCode {
     let path = config::usual_path();
     match config::load(path.as_deref(), &[]) {
         Ok(loaded) => {
             warn(
                 "no daemon runs, which is normal while no server is kept; these are the settings that the next one starts with",
             );
-            print(&json_or(arguments.json, &loaded.settings(), |rows| {
-                text(rows)
-            }))
+            print(&json_or(json, &loaded.settings(), |rows| text(rows)))
         }
         Err(error) => {
             warn(error);
@@ -57,7 +35,7 @@ fn of_file(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn text(settings: &[Setting]) -> String {
+pub(super) fn text(settings: &[Setting]) -> String {
     // Nearly always there is nothing that waits for a restart.
     let waits = settings.iter().any(|setting| setting.pending.is_some());
     let row = |setting: &Setting| {
