@@ -25,6 +25,8 @@ pub(crate) use self::entry::{Entry, Kind, is_http};
 pub(crate) use self::error::ServersError;
 pub(crate) use self::keyring::store_command;
 #[cfg(feature = "http")]
+pub(crate) use self::resolve::expanded;
+#[cfg(feature = "http")]
 pub(crate) use self::run::names_in;
 pub(crate) use self::run::{exec_wrap, named, resume_of, shared};
 pub(crate) use self::watch::{FileChange, Watch};

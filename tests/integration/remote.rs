@@ -42,7 +42,7 @@ pub(crate) fn express(world: &World, options: &[&str]) -> Upstream {
 }
 
 /// A server whose answer to a ping is in the file `ping`.
-fn pinged(world: &World) -> Upstream {
+pub(crate) fn pinged(world: &World) -> Upstream {
     let program = ["python3", "-I", "-S"]
         .map(String::from)
         .into_iter()

@@ -1,7 +1,7 @@
 """A server over HTTP that answers a ping as it is told to: python3 -I -S ping_on_demand.py PORT DIRECTORY
 
 It prints where it listens, and a line for each message that it reads: its session and its method. Each `initialize` begins a session, and
-all else is answered with `{}`, but a ping as the file `ping` in the directory says:
+all else is answered with the session and the header `X-Key`, but a ping as the file `ping` in the directory says:
 
   result, error, lost      by JSON: `{}`, an error, or one that says that there is no such session
   other, twice             by JSON: the result of another request, or two answers
@@ -125,7 +125,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.json({"jsonrpc": "2.0", "id": identity, "result": result}, f"session-{count}")
         if identity is None:
             return self.say(202)
-        answer = {"jsonrpc": "2.0", "id": identity, "result": {"within": within}}
+        answer = {"jsonrpc": "2.0", "id": identity, "result": {"within": within, "key": self.headers["X-Key"]}}
         if method == "tools/call":
             return self.events(NOTE, answer)
         self.json(answer)

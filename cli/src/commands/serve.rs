@@ -106,6 +106,11 @@ pub(crate) struct Arguments {
     /// Instead of a command: the http:// URL of a server that speaks Streamable HTTP itself
     #[arg(long, value_name = "URL", conflicts_with = "command", value_parser = server_at)]
     upstream: Option<Remote>,
+    /// With `--upstream`: a header of each request to the server, such as
+    /// `Authorization=Bearer ${file:PATH}`; `${env:NAME}` and `${file:PATH}` keep a secret off the
+    /// command line. Repeatable
+    #[arg(long, value_name = "NAME=VALUE", requires = "upstream", value_parser = header)]
+    upstream_header: Vec<(String, String)>,
     /// All servers of servers.json, as one at /mcp, and each at /servers/NAME
     #[arg(long, conflicts_with_all = ["command", "upstream"])]
     all: bool,
@@ -278,6 +283,25 @@ fn before(line: Vec<OsString>, words: &[OsString]) -> Option<OsString> {
     line.into_iter().rev().nth(words.len())
 }
 
+/// A header on the command line.
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or("a header is NAME=VALUE, such as `X-Key=${env:KEY}`")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// These headers, with what their values stand for.
+fn looked_up(headers: &[(String, String)]) -> Result<Vec<(String, String)>, NoSettings> {
+    let base = std::env::current_dir().unwrap_or_default();
+    let looked_up = |(name, value): &(String, String)| {
+        let value = servers::expanded(value, &base, None);
+        let wrong = |why| NoSettings::Usage(format!("the header {name:?} can't be set: {why}"));
+        Ok((name.clone(), value.map_err(wrong)?))
+    };
+    headers.iter().map(looked_up).collect()
+}
+
 /// What is served, and what that is called where it has no name of its own.
 fn target(arguments: &mut Arguments, config: &Config) -> Result<(Target, String), NoSettings> {
     let (only, without) = (
@@ -288,6 +312,8 @@ fn target(arguments: &mut Arguments, config: &Config) -> Result<(Target, String)
     if let Some(remote) = arguments.upstream.take() {
         let hold = Duration::from_millis(config.http.hold_ms);
         let what = remote.to_string();
+        let remote = remote.with_headers(looked_up(&arguments.upstream_header)?);
+        let remote = remote.map_err(|error| NoSettings::Usage(error.to_string()))?;
         return Ok((Target::Upstream(Box::new(remote.hold(hold))), what));
     }
     let names = if arguments.all {

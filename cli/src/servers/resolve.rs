@@ -131,7 +131,7 @@ fn from_base(path: &str, base: &Path) -> PathBuf {
 
 /// The text with what `${…:…}` stands for; of variables it may be `only` these. An error names
 /// them, and never what they hold.
-fn expanded(text: &str, base: &Path, only: Option<&[&str]>) -> Result<String, String> {
+pub(crate) fn expanded(text: &str, base: &Path, only: Option<&[&str]>) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {

@@ -19,7 +19,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use mcp_sessiond_client::tower::{SESSION_HEADER as SESSION, name_session, named_by_cookies};
 use mcp_sessiond_client::{Caller, SessionId};
 use mcp_sessiond_http_session::handshake::{ASSUMED, VERSIONS};
-use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
+use tower_http::cors::{AllowHeaders, AllowOrigin, AllowPrivateNetwork, CorsLayer};
 
 use crate::admission;
 use crate::connections::Client;
@@ -132,12 +132,18 @@ fn cors(settings: &Settings) -> CorsLayer {
         .iter()
         .filter_map(|origin| origin.parse().ok())
         .collect();
+    let local = origins.clone();
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods([Method::GET, Method::POST, Method::DELETE])
         // Tools name headers of their own (`Mcp-Param-…`).
         .allow_headers(AllowHeaders::mirror_request())
         .allow_credentials(true)
+        // A page of a public site asks first whether this one, in the local network, wants it
+        // (https://wicg.github.io/private-network-access).
+        .allow_private_network(AllowPrivateNetwork::predicate(move |origin, _| {
+            local.contains(origin)
+        }))
         .expose_headers([
             SESSION,
             VERSION,

@@ -59,7 +59,8 @@ impl From<RemoteError> for NotForwarded {
 }
 
 impl Remote {
-    /// Passes a request on, with these headers and nothing of the user's login.
+    /// Passes a request on, with these headers, our own in the place of those, and nothing of the
+    /// user's login.
     ///
     /// # Errors
     /// [`NotForwarded`].
@@ -72,6 +73,7 @@ impl Remote {
         let request = client(self)?
             .request(method, self.url.clone())
             .headers(headers)
+            .headers(self.headers.clone())
             .body(body);
         let response = self.within_hold(false, || {
             // A body of bytes can be sent again.

@@ -77,7 +77,30 @@ impl Remote {
         headers: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, RemoteError> {
         let url = address(url)?;
-        let mut all = HeaderMap::new();
+        let mut remote = Self {
+            name: name.to_owned(),
+            url,
+            headers: HeaderMap::new(),
+            login: None,
+            hold: HOLD,
+            was_reached: Arc::default(),
+            is_direct: false,
+            client: Arc::default(),
+        }
+        .with_headers(headers)?;
+        let says_who = remote.headers.contains_key(AUTHORIZATION);
+        remote.login = (!says_who).then(|| Login::of(name, &remote.url));
+        Ok(remote)
+    }
+
+    /// The same, each request to which has these headers, too.
+    ///
+    /// # Errors
+    /// [`RemoteError::Header`].
+    pub fn with_headers(
+        mut self,
+        headers: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, RemoteError> {
         for (name, value) in headers {
             let wrong = |why| RemoteError::Header(name.clone(), why);
             let header = HeaderName::from_bytes(name.as_bytes())
@@ -88,19 +111,9 @@ impl Remote {
             let mut value = HeaderValue::from_str(&value)
                 .map_err(|_| wrong("its value has characters that no header may have"))?;
             value.set_sensitive(true);
-            all.append(header, value);
+            self.headers.append(header, value);
         }
-        let login = (!all.contains_key(AUTHORIZATION)).then(|| Login::of(name, &url));
-        Ok(Self {
-            name: name.to_owned(),
-            url,
-            headers: all,
-            login,
-            hold: HOLD,
-            was_reached: Arc::default(),
-            is_direct: false,
-            client: Arc::default(),
-        })
+        Ok(self)
     }
 
     /// A server at this URL, by which people know it without what may be secret in it. It is told of

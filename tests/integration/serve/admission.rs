@@ -61,6 +61,7 @@ fn other_hosts_and_origins_are_refused() {
     }
     let preflight = [
         ("Origin", "https://app.example"),
+        ("Access-Control-Request-Private-Network", "true"),
         ("Access-Control-Request-Method", "POST"),
         (
             "Access-Control-Request-Headers",
@@ -73,16 +74,26 @@ fn other_hosts_and_origins_are_refused() {
         reply.header("access-control-allow-origin"),
         Some("https://app.example")
     );
+    assert_eq!(
+        reply.header("access-control-allow-private-network"),
+        Some("true")
+    );
     let foreign = client.ask(
         "OPTIONS",
         &[
             ("Origin", "https://evil.example"),
             preflight[1],
             preflight[2],
+            preflight[3],
         ],
         "",
     );
-    assert_eq!(foreign.header("access-control-allow-origin"), None);
+    for header in [
+        "access-control-allow-origin",
+        "access-control-allow-private-network",
+    ] {
+        assert_eq!(foreign.header(header), None);
+    }
 }
 
 #[test]

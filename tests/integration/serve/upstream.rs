@@ -37,6 +37,39 @@ fn a_server_that_was_never_there_is_said_not_to_be_at_once() {
     assert_eq!(serve.client().begin("2025-11-25", &[]).status, 502);
 }
 
+/// Not the client's; and a secret need not stand on the command line.
+#[test]
+#[ignore = "needs python3"]
+fn its_server_gets_the_headers_that_it_is_given() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let server = crate::remote::pinged(&world);
+    let secret = world.root().join("secret");
+    std::fs::write(&secret, "hidden\n").expect("written");
+    let header = format!("X-Key=a ${{file:{}}}", secret.display());
+    let options = ["--name", "test", "--upstream", &server.url];
+    let serve = world.serve(
+        &[&options[..], &["--upstream-header", &header]].concat(),
+        &[],
+    );
+    let mut client = serve.connected("2025-11-25");
+    let answer = client.call("x", &json!({})).answer();
+    assert_eq!(answer["result"]["key"], "a hidden");
+    for (header, why) in [
+        ("X-Key", "a header is NAME=VALUE"),
+        ("Mcp-Session-Id=1", "it is set here"),
+        ("X-Key=${env:NOT_THERE}", "NOT_THERE"),
+    ] {
+        let words = [&["serve"], &options[..], &["--upstream-header", header]].concat();
+        let refused = world.sessiond(&words).output().expect("it runs");
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            refused.status.code() == Some(64) && said.contains(why),
+            "{said}"
+        );
+    }
+}
+
 /// A world with a daemon, with an Express server, and with `serve` in front of it.
 pub(super) fn behind(configuration: &str, options: &[&str]) -> (World, Daemon, Upstream, Serve) {
     in_front_of(&express(), configuration, options)
