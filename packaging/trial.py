@@ -196,7 +196,7 @@ def system(install, remove):
         for unit in ("service", "socket"):
             said = run("systemd-analyze", "--user", "verify", f"/usr/lib/systemd/user/mcp-sessiond.{unit}", env=of_manager)
             equal("systemd-analyze", said, "")
-        run("mcp-sessiond", "uninstall")
+        run("mcp-sessiond", "install", "--remove")
         run(*remove)
         managed("exit")
 

@@ -176,7 +176,7 @@ def shared(world, kind):
     world.check("two shells at once count 5 and 6", counted == [5, 6], counted)
     world.check("it was started once", len(world.started()) == 1, world.started())
     shells.says("mcp-sessiond status", 0, "^browser ")
-    shells.says("mcp-sessiond tools browser", 0, "count")
+    shells.says("mcp-sessiond call browser", 0, "count")
     host.end()
 
 

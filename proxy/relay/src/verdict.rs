@@ -114,11 +114,10 @@ impl Refusal<'_> {
     }
 
     /// Whether the server says itself that it does not know the session, and nothing of the request
-    /// with this id. Where a `ping` says otherwise, they come from several nodes.
+    /// with this id. Where a `ping` says otherwise, they come from several nodes. Only a call is
+    /// believed: a server may say so of each GET.
     pub fn contradicts_ping(&self, id: Option<&str>) -> bool {
-        self.may_be_repeated()
-            && names_session(self.body)
-            && self.about_the_request(id) == Verdict::Refused
+        id.is_some_and(|id| !self.answers(id)) && self.may_be_repeated() && names_session(self.body)
     }
 
     /// Whether it is an error that says "Invalid Request", and not of which request.
@@ -348,6 +347,14 @@ mod tests {
         ] {
             assert_eq!(read(refused), expected, "{refused:?}");
         }
+        let body = Bytes::from_static(NULL.as_bytes());
+        let refusal = Refusal {
+            status: 404,
+            in_session: true,
+            has_challenge: false,
+            body: &body,
+        };
+        assert!(!refusal.contradicts_ping(None), "it was a GET");
     }
 
     #[test]

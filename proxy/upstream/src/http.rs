@@ -79,6 +79,14 @@ impl Reply {
     pub(super) fn is_taken(&self) -> bool {
         matches!(self, Self::Taken(_) | Self::Message(_) | Self::Events(_))
     }
+
+    /// Whether it is an error that speaks of the session.
+    fn denies_session(&self) -> bool {
+        let Self::Message(body) = self else {
+            return false;
+        };
+        error_message(body).is_some_and(|said| names_session(said.as_bytes()))
+    }
 }
 
 /// How a request was taken that is not answered.
@@ -356,6 +364,9 @@ impl HttpClient {
         let began = Instant::now();
         let ping = HttpRequest::Post(PING.into());
         let state = match timeout(CHECK_WAIT, self.ask_raw(&ping, stamp)).await {
+            Ok(Ok(Answered::Reply(replied))) if replied.reply.denies_session() => {
+                SessionState::Gone
+            }
             Ok(Ok(Answered::Reply(replied))) if replied.reply.is_taken() => SessionState::Alive,
             Ok(Ok(Answered::Refusal(refused))) => refused.refusal(stamp).of_ping(PING_ID),
             _ => SessionState::Unclear,
