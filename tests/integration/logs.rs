@@ -70,6 +70,20 @@ impl Following {
         }
     }
 
+    /// The next lines with these texts in them. They come from two places, in any order.
+    #[track_caller]
+    fn wait_for_both(&mut self, texts: [&str; 2]) -> [String; 2] {
+        let mut lines = [String::new(), String::new()];
+        while lines.iter().any(String::is_empty) {
+            let line = self.line();
+            assert!(!line.is_empty(), "it has ended without {texts:?}");
+            if let Some(at) = texts.iter().position(|text| line.contains(text)) {
+                lines[at] = line;
+            }
+        }
+        lines
+    }
+
     /// Its exit code and its complaints, once it has ended.
     fn ended(mut self) -> (Option<i32>, String) {
         drop(self.output);
@@ -294,9 +308,8 @@ fn a_server_s_standard_error_and_what_became_of_it() {
     kill(Pid::from_raw(backend.pid().cast_signed()), Signal::SIGKILL).expect("ours");
     backend.wait("it has ended", |status| status.pid.is_none());
     host.call("main", "complain", json!({"text": "five\n"}));
-    let again = following.wait("a server was started again");
+    let [again, _] = following.wait_for_both(["a server was started again", "five"]);
     assert!(again.starts_with("mcp-sessiond: "), "{again}");
-    following.wait("five");
     // So it is without a daemon.
     world.kill_any_daemon();
     host.call("main", "complain", json!({"text": "six\n"}));
