@@ -146,7 +146,7 @@ impl Answered {
                 reply: Reply::Message(body),
                 session,
                 ..
-            }) if stamp.session.is_some() && ask.call().is_some() && is_error_of_none(&body) => {
+            }) if stamp.session.is_some() && is_error_of_none(&body) && ask.call().is_some() => {
                 Self::Refusal(RawRefusal {
                     status: StatusCode::OK,
                     has_challenge: false,
@@ -161,8 +161,12 @@ impl Answered {
     }
 }
 
-/// Whether a body is an error whose id is null.
+/// Whether a body is an error whose id is null. It is no longer than other refusals: an answer of many
+/// MiB is not read for this.
 fn is_error_of_none(body: &Bytes) -> bool {
+    if body.len() > REFUSAL_MAX {
+        return false;
+    }
     let copy = OnceCell::new();
     let message = Line::of(body, &copy).message();
     message.is_some_and(

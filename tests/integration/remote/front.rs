@@ -227,7 +227,8 @@ fn a_server_that_was_deployed_anew_gets_another_session_and_the_user_is_told() {
 #[test]
 #[ignore = "needs node"]
 fn a_killed_daemon_is_not_noticed() {
-    let world = world("");
+    // A daemon that the wrapper starts has what is in the file alone.
+    let world = world("[[hosts]]\nexecutable = \"*\"\nresume = \"always\"\n");
     let mut daemon = world.daemon();
     let server = express(&world, &["events"]);
     let mut client = connect(&world, &server.url);
