@@ -113,7 +113,7 @@ enum Verb {
     #[cfg(feature = "http")]
     /// Delete the tokens of a login
     Logout(logout::Arguments),
-    /// Install its user service; show, restart or remove that
+    /// Install the daemon's user service; show, restart or remove it
     Install(install::Arguments),
     /// Load, store or reject the caller's resume token
     Token(token::Arguments),
@@ -125,7 +125,7 @@ enum Verb {
     Task(task::Arguments),
     /// End sessions of a service that are no longer in use
     Session(session::Arguments),
-    /// Show its settings, statistics, sessions …, without tokens and values
+    /// Show what the daemon knows, without tokens and values
     Debug(debug::Arguments),
     /// Run the daemon in the foreground
     Run(run::Arguments),
