@@ -11,7 +11,7 @@ use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Loss, RequestId, Resume, SessionId, Siblings};
 
 use super::indexes::OfKey;
-use super::records::{CLAIMED_KEYS_MAX, ProgramDir};
+use super::records::{CLAIMED_KEYS_MAX, OwnerRecord, ProgramDir};
 use super::told::{Told, own};
 use super::{
     Claimant, Effect, Lease, Millis, Owner, Record, Registry, Rule, SessionRecord, Ticket,
@@ -209,7 +209,8 @@ impl Registry {
 
     fn take_in_host(&mut self, claim: &Claim) {
         if let Entry::Vacant(place) = self.owners.entry(claim.host) {
-            place.insert(Owner::new(claim.host_name.clone(), claim.host_rule));
+            let record = OwnerRecord::new(claim.host, claim.host_name.clone(), claim.host_rule);
+            place.insert(Owner::restore(record).1);
             self.save_owner(claim.host);
         }
     }

@@ -41,21 +41,6 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    pub(super) fn new(name: String, host_rule: Option<Siblings>) -> Self {
-        Self {
-            name,
-            sessions: BTreeSet::new(),
-            host_rule,
-            multiplexed_keys: BTreeSet::new(),
-            conversations_at_once: false,
-            ambiguous: BTreeSet::new(),
-            losses: Vec::new(),
-            rules: BTreeMap::new(),
-            names: BTreeSet::new(),
-            files: 0,
-        }
-    }
-
     pub(super) fn restore(record: OwnerRecord) -> (ProcessId, Self) {
         let OwnerRecord {
             host,
@@ -71,13 +56,16 @@ impl Owner {
         (
             host,
             Self {
+                name,
+                sessions: BTreeSet::new(),
+                host_rule,
                 multiplexed_keys,
                 conversations_at_once,
                 ambiguous,
                 losses,
                 rules,
                 names,
-                ..Self::new(name, host_rule)
+                files: 0,
             },
         )
     }

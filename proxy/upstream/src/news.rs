@@ -14,7 +14,7 @@ pub enum News {
     Forgotten,
     /// Some of its nodes know it, and others don't.
     #[error(
-        "a new session was begun, since the server has several nodes, and what is in front of them does not send a session's requests to one of them: what was in the previous one is lost"
+        "a new session was begun, since the server has several nodes, and the requests of one session do not all reach the same node: what was in the previous one is lost"
     )]
     Scattered,
     /// The user has logged in or out since it was begun.
