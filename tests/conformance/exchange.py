@@ -1,11 +1,15 @@
 """One request over a socket of its own, and its response as it comes: no library corrects what a case sends or what a target answers."""
 
 import json
+import re
 import socket
 import time
+import zlib
 
 # How long a case waits for what has to come, in seconds. A target that is silent for so long has failed.
 PATIENCE = 60
+
+EVENT_END = re.compile(rb"\r?\n\r?\n")
 
 
 class Silent(Exception):
@@ -20,8 +24,9 @@ class Exchange:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.until = time.monotonic() + PATIENCE
         # What was read and not used yet; None once the peer has closed its side.
-        self._rest, self._is_closed = b"", False
-        self.status, self.headers, self.body = None, [], b""
+        self._rest, self._is_closed = bytearray(), False
+        self.status, self.headers, self.body = None, [], bytearray()
+        self._forget()
         # Whether the whole body is there.
         self.is_whole = False
         self._left = None
@@ -55,12 +60,18 @@ class Exchange:
         self._rest += data
 
     def _line(self):
-        while b"\n" not in self._rest:
+        seen = 0
+        while (end := self._rest.find(b"\n", seen)) < 0:
             if self._is_closed:
                 raise Silent("the connection was closed before a whole response")
+            seen = len(self._rest)
             self._read()
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line.rstrip(b"\r")
+        return bytes(self._take(end + 1)).rstrip(b"\r\n")
+
+    def _take(self, size):
+        part = self._rest[:size]
+        del self._rest[:size]
+        return part
 
     def head(self):
         """Reads up to the body."""
@@ -89,18 +100,18 @@ class Exchange:
                 self._read()
             if len(self._rest) < size:
                 raise Silent("the connection was closed within a chunk")
-            self.body += self._rest[:size]
-            self._rest = self._rest[size + 2:]
+            self.body += self._take(size)
+            self._take(2)
             self.is_whole = size == 0
         elif self._left is None:
             if not self._rest and not self._is_closed:
                 self._read()
-            self.body, self._rest = self.body + self._rest, b""
+            self.body += self._take(len(self._rest))
             self.is_whole = self._is_closed
         else:
             if not self._rest and self._left and not self._is_closed:
                 self._read()
-            part, self._rest = self._rest[:self._left], self._rest[self._left:]
+            part = self._take(self._left)
             self.body += part
             self._left -= len(part)
             if self._left and self._is_closed:
@@ -121,9 +132,9 @@ class Exchange:
 
     def events(self):
         """The whole events of the stream so far, each with `id`, `event` and `data`, as far as they are there."""
-        text = self.body.decode("utf-8", "replace").replace("\r\n", "\n")
-        found = []
-        for block in text.split("\n\n")[:-1]:
+        while end := EVENT_END.search(self.body, self._searched):
+            block = self.body[self._read_to:end.start()].decode("utf-8", "replace").replace("\r\n", "\n")
+            self._read_to = self._searched = end.end()
             event = {}
             for line in block.split("\n"):
                 name, _, value = line.partition(":")
@@ -131,8 +142,20 @@ class Exchange:
                     value = value.removeprefix(" ")
                     event[name] = f"{event[name]}\n{value}" if name == "data" and name in event else value
             if event:
-                found.append(event)
-        return found
+                self._events.append(event)
+        # An end may have come in part.
+        self._searched = max(self._read_to, len(self.body) - 3)
+        return self._events
+
+    def _forget(self):
+        # The whole events, the messages of the first of them, how many that are, and up to where the body was read and searched: many MiB are
+        # read once.
+        self._events, self._messages, self._told, self._read_to, self._searched = [], [], 0, 0, 0
+
+    def decompress(self):
+        """Reads the body of what has come whole as gzip."""
+        self.body = bytearray(zlib.decompress(self.body, wbits=31))
+        self._forget()
 
     def messages(self):
         """The JSON-RPC messages so far: `(id of the event, message)`. What is not JSON is a text."""
@@ -145,7 +168,9 @@ class Exchange:
                 return text
 
         if self.is_stream:
-            return [(event.get("id"), read(event["data"])) for event in self.events() if event.get("data")]
+            self._messages += [(event.get("id"), read(event["data"])) for event in self.events()[self._told:] if event.get("data")]
+            self._told = len(self._events)
+            return self._messages
         text = self.body.decode("utf-8", "replace")
         if not text.strip():
             return []

@@ -15,6 +15,7 @@ import urllib.request
 from pathlib import Path
 
 from exchange import PATIENCE, Silent
+from forks import Forks
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -23,6 +24,7 @@ TOKEN = "0123456789abcdef" * 4
 ANYBODY = "t0"
 # So that clients come back soon, and sessions that a case has left open go.
 SETTINGS = "http.retry_ms = 100\n"
+FORKS = Forks()
 
 
 class World:
@@ -72,7 +74,10 @@ class World:
                 "upstream": f"http://127.0.0.1:{self.ports['behind']}/mcp"}
         command = [part.format(**fill) for part in self.target[which]]
         with open(self.root / f"{which}.log", "ab") as log:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, env=self.environment, cwd=self.root)
+            if "{venvs}" in self.target[which][0]:
+                process = FORKS.start(command, log, self.environment, self.root)
+            else:
+                process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, env=self.environment, cwd=self.root)
         self.processes[which] = process
         line = process.stdout.readline().decode()
         if "http://" not in line:

@@ -31,6 +31,7 @@ class Inside:
         self.has_forgotten = False
         self.is_stateless = False
         self.headers: list[tuple[bytes, bytes]] = []
+        self.capabilities: dict[str, Any] = {}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -48,7 +49,7 @@ class Inside:
             if message["method"] == "initialize":
                 self.has_forgotten = False
                 self.handshakes.append(message["params"])
-                told = {"protocolVersion": "2025-11-25", "capabilities": {}}
+                told = {"protocolVersion": "2025-11-25", "capabilities": self.capabilities}
                 await self.json(send, 200, {"jsonrpc": "2.0", "id": message["id"], "result": told})
             elif self.has_forgotten and not self.is_stateless:
                 await self.json(send, 404, {})
@@ -259,6 +260,36 @@ class AnAppInside(unittest.IsolatedAsyncioTestCase):
         inside.has_forgotten = True
         self.assertEqual((await client.request("tools/call"))[1][0]["result"], {})
         self.assertEqual(len(inside.handshakes), 2)
+
+    async def test_a_client_that_only_reads_hears_of_another_list_however_long_the_app_takes_to_list(self) -> None:
+        tools, may_list, parts = [{"name": "a"}], asyncio.Event(), asyncio.Queue[str]()
+
+        async def answers(message: Any, scope: Any, send: Any) -> None:
+            await may_list.wait()
+            await inside.json(send, 200, {"jsonrpc": "2.0", "id": message["id"], "result": {"tools": tools}})
+
+        async def sent(part: dict[str, Any]) -> None:
+            parts.put_nowait(part.get("body", b"").decode())
+
+        inside = Inside(answers)
+        inside.capabilities = {"tools": {"listChanged": True}}
+        client = Client(durable(inside, service="test", options=self.options))
+        await client.initialize()
+        may_list.set()
+        await client.request("tools/list")
+        assert client.session
+        tools.append({"name": "b"})
+        may_list.clear()
+        # Another process of the app.
+        client.app = durable(inside, service="test", options=self.options)
+        headers = [(b"accept", b"text/event-stream"), (b"mcp-session-id", client.session.encode())]
+        scope = {"type": "http", "method": "GET", "path": "/mcp", "headers": headers}
+        with unittest.mock.patch("mcp_sessiond.asgi.sessions._LISTS_SECONDS", 0):
+            reading = asyncio.create_task(client.app(scope, asyncio.Event().wait, sent))
+            self.assertEqual([await parts.get(), await parts.get()], ["", ": still here\n\n"])
+        may_list.set()
+        self.assertIn("notifications/tools/list_changed", await parts.get())
+        reading.cancel()
 
     async def test_a_404_about_one_request_is_passed_on_and_ends_nothing(self) -> None:
         async def refuses(message: Any, scope: Any, send: Any) -> None:

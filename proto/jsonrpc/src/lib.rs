@@ -55,7 +55,7 @@ pub mod readable;
 mod repair;
 pub mod unreadable;
 
-pub use self::edits::{Edits, edited, one_line};
+pub use self::edits::{Edits, edited, is_one_line, one_line};
 pub use self::oversized::Oversized;
 pub use self::repair::NotJson;
 pub use self::unreadable::Unreadable;

@@ -61,25 +61,33 @@ impl Parser {
     /// [`TooLarge`], once for each such event. The next call skips the rest of it; of its
     /// fields, those before its data are kept.
     pub fn read(&mut self, bytes: &[u8], mut heard: impl FnMut(Event)) -> Result<(), TooLarge> {
-        for (read, &byte) in (1..).zip(bytes) {
-            let follows = core::mem::replace(&mut self.returned, byte == b'\r');
-            match byte {
-                b'\n' if follows => {}
-                b'\n' | b'\r' => {
-                    if let Some(event) = self.end_of_line() {
-                        heard(event);
-                    }
-                }
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let part = &rest[..end.unwrap_or(rest.len())];
+            self.returned &= part.is_empty();
+            let held = self.line.len() + self.data.as_ref().map_or(0, String::len);
+            let room = relayed_max().saturating_sub(held);
+            if self.skips {
                 // A comment stands for a line of which nothing is kept.
-                _ if self.skips && !self.line.is_empty() => {}
-                _ if self.skips => self.line.push(b':'),
-                _ if self.line.len() + self.data.as_ref().map_or(0, String::len)
-                    >= relayed_max() =>
-                {
-                    (self.skips, self.line, self.data) = (true, Vec::from(b":"), None);
-                    return Err(TooLarge { read });
+                if !part.is_empty() {
+                    self.line = Vec::from(b":");
                 }
-                _ => self.line.push(byte),
+            } else if part.len() > room {
+                (self.skips, self.line, self.data) = (true, Vec::from(b":"), None);
+                let read = bytes.len() - rest.len() + room + 1;
+                return Err(TooLarge { read });
+            } else {
+                self.line.extend_from_slice(part);
+            }
+            let Some(end) = end else { break };
+            let is_return = rest[end] == b'\r';
+            let follows = core::mem::replace(&mut self.returned, is_return);
+            rest = &rest[end + 1..];
+            if (is_return || !follows)
+                && let Some(event) = self.end_of_line()
+            {
+                heard(event);
             }
         }
         Ok(())

@@ -16,7 +16,7 @@ use core::cell::OnceCell;
 use bytes::Bytes;
 use mcp_sessiond_jsonrpc::id_prefix::{parts, prefixed, tag};
 use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
-use mcp_sessiond_jsonrpc::{Edits, NotJson, edited, one_line};
+use mcp_sessiond_jsonrpc::{Edits, NotJson, edited, is_one_line, one_line};
 use mcp_sessiond_proto::{Json, StreamId};
 
 use crate::substitute::{answer_not_json, unreadable_answer};
@@ -180,8 +180,8 @@ pub(crate) fn without_bom(text: &Bytes) -> Bytes {
 pub fn with_edits(message: &Message<'_>, edits: &Edits) -> Json {
     let text = String::from_utf8(edits.spliced(message))
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
-    let is_one_line = text.starts_with('{') && !text.contains(['\r', '\n']);
-    Json::trusted(if is_one_line { text } else { one_line(&text) })
+    let is_ready = text.starts_with('{') && is_one_line(&text);
+    Json::trusted(if is_ready { text } else { one_line(&text) })
 }
 
 /// The ids that a line answers, as they stand there.

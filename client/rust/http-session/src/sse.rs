@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use mcp_sessiond_jsonrpc::one_line;
+use mcp_sessiond_jsonrpc::{is_one_line, one_line};
 use mcp_sessiond_proto::streams::EventId;
 
 /// A comment, so that proxies and clients see that the connection is alive.
@@ -17,7 +17,7 @@ pub fn data(event: &str) -> Option<&str> {
 /// An event with a message. Without an id it is not stored.
 pub fn event(id: Option<&EventId>, message: &str) -> String {
     let id = id.map_or_else(String::new, |EventId(id)| format!("id: {id}\n"));
-    if message.contains(['\r', '\n']) {
+    if !is_one_line(message) {
         // JSON that another client has stored may have several lines.
         let message = one_line(message);
         return format!("event: message\n{id}data: {message}\n\n");

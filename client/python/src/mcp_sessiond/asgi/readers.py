@@ -73,6 +73,9 @@ class Readers:
         reader = self._readers[stream] = Reader()
         return reader
 
+    def __contains__(self, stream: str) -> bool:
+        return stream in self._readers
+
     def remove(self, stream: str, reader: Reader) -> None:
         """A reader has gone."""
         reader.end()

@@ -12,6 +12,7 @@ from typing import Any
 from .. import inner_ids
 from ..context import KEY
 from ..errors import SessiondError, StreamClosed
+from ..events import STANDALONE
 from ..session import Session
 from ..streams import Stream
 from ..values import as_json
@@ -191,6 +192,9 @@ class ServedSession:
             await self.lists.compare(self.session, page)
         except (SessiondError, Unreadable) as error:
             logger.debug("The lists of session %s are not compared: %s", self.session.id, error)
+        # The request that restored the session has not waited so long. A client that reads may send no other for hours.
+        if STANDALONE in self.readers:
+            await self.announce(self.session.standalone())
 
     async def announce(self, stream: Stream) -> None:
         """Tells the client on this stream of lists that have changed since another process has served the session."""
