@@ -20,6 +20,12 @@ use crate::stderr::warn;
 /// So many times within `http.idle_ms` each session is checked for whether it is in use.
 const CHECKS: u32 = 4;
 
+/// A session whose client holds a stream and calls nothing makes room after this part of `http.idle_ms`, five minutes by default.
+const READ_PART: u32 = 6;
+
+/// A client that finds no room need not stay away for longer: other sessions may end by themselves.
+const RETRY_MOST: Duration = Duration::from_secs(60);
+
 type Slot = Arc<OnceCell<Arc<Live>>>;
 
 /// The sessions that this process has begun, or has taken up from a former one.
@@ -68,8 +74,7 @@ impl Table {
         let beginning = loop {
             match self.reserve() {
                 Ok(beginning) => break beginning,
-                Err(refusal) if !self.end_least_used(&caller).await => return Err(refusal),
-                Err(_) => {}
+                Err(refusal) => self.make_room(&caller, refusal).await?,
             }
         };
         let began = Live::begin(&self.shared, caller, params).await?;
@@ -91,47 +96,56 @@ impl Table {
     }
 
     /// Ends the session of this caller that was unused for longest: many clients never end theirs.
-    /// If all are read, the one among them that was called least recently: many clients hold a
-    /// standalone stream for as long as they run. False: all are in use, or were a moment ago.
-    async fn end_least_used(&self, caller: &Caller) -> bool {
+    /// If all are read, the one among them that was called least recently: all official clients hold
+    /// a standalone stream for as long as they run.
+    ///
+    /// # Errors
+    /// The refusal, which says when the first of them will give way: all are in use, or were a moment ago.
+    async fn make_room(&self, caller: &Caller, mut refusal: Refusal) -> Result<(), Refusal> {
         let settings = &self.shared.settings;
         let all: Vec<_> = self
             .slots()
             .values()
             .filter_map(|slot| slot.get().cloned())
             .collect();
-        let has_passed = |time: Duration, least: Duration| !least.is_zero() && time >= least;
-        let (mut unused, mut uncalled) = (Vec::new(), Vec::new());
+        let (mut unused, mut uncalled, mut soonest) = (None, None, None);
         for live in &all {
-            match live.disuse(caller) {
-                Some(Disuse::Unused(time)) if has_passed(time, settings.unused) => {
-                    unused.push((time, live));
+            let (time, least, longest) = match live.disuse(caller) {
+                Some(Disuse::Unused(time)) => (time, settings.unused, &mut unused),
+                Some(Disuse::Read(time)) => (time, settings.idle / READ_PART, &mut uncalled),
+                None => continue,
+            };
+            if least.is_zero() {
+                continue;
+            }
+            match least.checked_sub(time).filter(|left| !left.is_zero()) {
+                Some(left) => soonest = Some(left.min(soonest.unwrap_or(left))),
+                None if longest.is_none_or(|(most, _)| time > most) => {
+                    *longest = Some((time, live));
                 }
-                Some(Disuse::Read(time)) if has_passed(time, settings.idle) => {
-                    uncalled.push((time, live));
-                }
-                _ => {}
+                None => {}
             }
         }
-        let longest =
-            |sessions: Vec<(Duration, _)>| sessions.into_iter().max_by_key(|found| found.0);
-        if let Some((time, live)) = longest(unused) {
+        if let Some((time, live)) = unused {
             let seconds = time.as_secs();
             warn(format_args!(
                 "session {} ends, to make room for a new one: nobody has used it for {seconds} s",
                 live.id()
             ));
-            return live.end().await.is_ok();
+            return live.end().await;
         }
-        if let Some((time, live)) = longest(uncalled) {
+        if let Some((time, live)) = uncalled {
             let seconds = time.as_secs();
             warn(format_args!(
                 "session {} ends, to make room for a new one: its client holds a stream, but has called nothing for {seconds} s",
                 live.id()
             ));
-            return live.make_room(time).await.is_ok();
+            return live.make_room(time).await;
         }
-        false
+        if let Some(left) = soonest {
+            refusal.retry_after = Some(left.min(RETRY_MOST).as_secs() + 1);
+        }
+        Err(refusal)
     }
 
     /// Carries out a POST of MCP 2026-07-28. None: it is none.
@@ -173,9 +187,7 @@ impl Table {
                 Err(refusal) => {
                     // One that does not exist needs no room.
                     Live::exists(&self.shared, caller, id).await?;
-                    if !self.end_least_used(caller).await {
-                        return Err(refusal);
-                    }
+                    self.make_room(caller, refusal).await?;
                 }
             }
         };

@@ -275,7 +275,8 @@ class Durable:
     async def _get(self, id: str, scope: Scope, receive: Receive, send: Send) -> None:
         # The app is heard as soon as its client is back; and it says whether the client may read.
         served, call = await self._admitted(id, scope)
-        if "text/event-stream" not in (header(scope, b"accept") or ""):
+        # An app that has answered the GET itself has looked at this, each version in its own way.
+        if call.method != "GET" and "text/event-stream" not in (header(scope, b"accept") or ""):
             raise Refusal(406, INVALID, "`Accept` must have text/event-stream")
         await get.serve(self._settings, served, scope, receive, send)
 
