@@ -266,7 +266,7 @@ fn find(
     was_there: bool,
 ) -> rusqlite::Result<(Connection, Records, Option<String>)> {
     let path = directory.join(FILE);
-    let (usable, why) = match schema::open(&path, boot) {
+    let (usable, mut why) = match schema::open(&path, boot) {
         Ok((connection, State::Current(records))) => return Ok((connection, *records, None)),
         Ok((connection, State::Empty)) => (Some(connection), None),
         Ok((connection, State::Rebooted)) => {
@@ -287,12 +287,20 @@ fn find(
         // A temporary error says nothing about the records.
         Err(error) => return Err(error),
     };
-    let mut connection = match usable {
-        Some(connection) => connection,
-        None => schema::open(&path, boot)?.0,
-    };
-    let is_lost = why.as_ref().map_or(was_there, |why| why != REBOOTED);
-    schema::create(&mut connection, boot, is_lost)?;
+    if let Some(mut connection) = usable {
+        let is_lost = why.is_none() && was_there;
+        match schema::create(&mut connection, boot, is_lost) {
+            // What seemed to be empty, or of another boot, was damaged.
+            Err(error) if schema::is_damage(&error) => {
+                drop(connection);
+                set_aside(directory);
+                why = Some(error.to_string());
+            }
+            made => return made.map(|()| (connection, Records::default(), why)),
+        }
+    }
+    let mut connection = schema::open(&path, boot)?.0;
+    schema::create(&mut connection, boot, true)?;
     Ok((connection, Records::default(), why))
 }
 

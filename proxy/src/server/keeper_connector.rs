@@ -242,7 +242,10 @@ impl KeeperConnector {
         claim: ClaimRequest,
         until: Instant,
     ) -> Result<Claimed, NoBackend> {
-        let late = |_| NoBackend::Unanswered("the daemon did not answer in time".to_owned());
+        let late = |_| {
+            let why = "the daemon did not answer in time; see `mcp-sessiond doctor`";
+            NoBackend::Unanswered(why.to_owned())
+        };
         let claim = ClaimRequest {
             // A first claim that is answered later would give a lease to a front that has given up.
             wait_ms: (!self.has_claimed).then(|| wait_ms(self.wait)).flatten(),
