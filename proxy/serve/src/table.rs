@@ -132,7 +132,7 @@ impl Table {
                 "session {} ends, to make room for a new one: nobody has used it for {seconds} s",
                 live.id()
             ));
-            return live.end().await;
+            return live.end().await.map_err(|_| refusal);
         }
         if let Some((time, live)) = uncalled {
             let seconds = time.as_secs();
@@ -140,7 +140,7 @@ impl Table {
                 "session {} ends, to make room for a new one: its client holds a stream, but has called nothing for {seconds} s",
                 live.id()
             ));
-            return live.make_room(time).await;
+            return live.make_room(time).await.map_err(|_| refusal);
         }
         if let Some(left) = soonest {
             refusal.retry_after = Some(left.min(RETRY_MOST).as_secs() + 1);
