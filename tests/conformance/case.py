@@ -252,8 +252,8 @@ class Run:
 
     def exchange(self, method, path, headers, body, step, identity=None):
         """With `"again": 503` it is sent again after Retry-After, for as long as it gets this status, or is answered that it was not sent: a
-        server that has ended often is started again after a pause. With `"again": true` it is sent again until the target has done in time
-        what it does if it can within a second or two.
+        server that has ended often is started again after a pause. With `"again": true` it is sent again until what is expected has
+        come: for what a target does only where that takes it less than a second or two.
         """
         data, until = self.head(method, path, headers, body) + body, time.monotonic() + AGAIN_PATIENCE
         while "again" in step and time.monotonic() < until:

@@ -61,8 +61,10 @@ class Forks:
                 with its:
                     subprocess.Popen([python, __file__, str(its.fileno())], stdin=subprocess.DEVNULL, pass_fds=[its.fileno()])
             order = json.dumps([arguments, environment, str(folder)]).encode()
-            socket.send_fds(self._sockets[python], [order], [stdout.fileno(), stderr.fileno()])
-            pid = self._sockets[python].recv(MESSAGE_MAX)
+            pid = b""
+            with contextlib.suppress(ConnectionError):
+                socket.send_fds(self._sockets[python], [order], [stdout.fileno(), stderr.fileno()])
+                pid = self._sockets[python].recv(MESSAGE_MAX)
             if not pid:
                 raise OSError(f"what forks the targets of {python} has ended: standard error says why")
             return Fork(int(pid), open(reader, "rb"))
