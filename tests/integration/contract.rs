@@ -15,42 +15,41 @@ mod storage;
 
 /// Makes tests of cases. A layer's own macro `cases` ends in this one.
 macro_rules! tests {
-    ($backend:ty, $layer:path, $($case:ident)*) => {
+    ($needs:ident $backend:ty, $layer:path, $($case:ident)*) => {
         use $layer as layer;
-        $(
+        $(crate::needs! { $needs
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
                 layer::$case(<$backend as crate::contract::backends::Backend>::open().await).await;
             }
-        )*
+        })*
     };
 }
 use tests;
 
 /// Every layer's cases, for each backend.
 macro_rules! contract {
-    ($($(#[$only:meta])* $name:ident: $backend:ty;)*) => {$(
+    ($($(#[$only:meta])* $name:ident($needs:ident): $backend:ty;)*) => {$(
         $(#[$only])*
         mod $name {
             mod storage {
-                crate::contract::storage::cases!($backend);
+                crate::contract::storage::cases!($needs $backend);
             }
             mod sessions {
-                crate::contract::sessions::cases!($backend);
+                crate::contract::sessions::cases!($needs $backend);
             }
         }
     )*};
 }
 
 contract! {
-    memory: crate::contract::backends::InMemory;
-    sqlite: crate::contract::backends::InSqlite<false>;
+    memory(nothing): crate::contract::backends::InMemory;
+    sqlite(nothing): crate::contract::backends::InSqlite<false>;
     #[cfg(target_os = "linux")]
-    sqlite_redo: crate::contract::backends::InSqlite<true>;
-    #[cfg(feature = "postgres")]
-    postgres: crate::contract::backends::InPostgres;
+    sqlite_redo(nothing): crate::contract::backends::InSqlite<true>;
+    postgres(postgresql): crate::contract::backends::InPostgres;
     #[cfg(feature = "dynamodb")]
-    dynamodb_dynalite: crate::contract::backends::InDynamoDb<crate::dynamodb::Dynalite>;
+    dynamodb_dynalite(nothing): crate::contract::backends::InDynamoDb<crate::dynamodb::Dynalite>;
     #[cfg(feature = "dynamodb")]
-    dynamodb_moto: crate::contract::backends::InDynamoDb<crate::dynamodb::Moto>;
+    dynamodb_moto(nothing): crate::contract::backends::InDynamoDb<crate::dynamodb::Moto>;
 }

@@ -3,7 +3,6 @@
 mod serving;
 pub(crate) mod signs;
 
-#[cfg(feature = "postgres")]
 use mcp_sessiond_tests::OwnPort;
 use mcp_sessiond_tests::{Daemon, World, assert_refused, random, until};
 use serde_json::{Value, json};
@@ -150,41 +149,41 @@ fn the_kill_of_either_loses_nothing(url: &str, kills: usize) {
 
 /// The same for each kind of database, and how often one daemon or the other is killed on it.
 macro_rules! fleet {
-    ($($(#[$only:meta])* $name:ident: $database:expr, $kills:literal kills;)*) => {$(
+    ($($(#[$only:meta])* $name:ident($needs:ident): $database:expr, $kills:literal kills;)*) => {$(
         $(#[$only])*
         mod $name {
-            fleet! { @tests $database,
+            fleet! { @tests $needs $database,
                 a_session_goes_from_daemon_to_daemon()
                 a_termination_counts_everywhere()
                 a_host_s_session_is_its_own_daemon_s()
                 the_kill_of_either_loses_nothing($kills)
                 workers_on_two_machines_share_their_tasks()
             }
-            crate::fleet::signs::signs! { $database }
+            crate::fleet::signs::signs! { $needs $database }
         }
     )*};
-    (@tests $database:expr, $($case:ident($($kills:literal)?))*) => {$(
-        #[test]
-        fn $case() {
-            let database = $database;
-            super::$case(&database.url() $(, $kills)?);
+    (@tests $needs:ident $database:expr, $($case:ident($($kills:literal)?))*) => {$(
+        crate::needs! { $needs
+            #[test]
+            fn $case() {
+                let database = $database;
+                super::$case(&database.url() $(, $kills)?);
+            }
         }
     )*};
 }
 
 fleet! {
-    #[cfg(feature = "postgres")]
-    postgres: crate::postgres::Schema::new(), 30 kills;
+    postgres(postgresql): crate::postgres::Schema::new(), 30 kills;
     #[cfg(feature = "dynamodb")]
-    dynamodb_dynalite: crate::dynamodb::Table::<crate::dynamodb::Dynalite>::new(), 20 kills;
+    dynamodb_dynalite(nothing): crate::dynamodb::Table::<crate::dynamodb::Dynalite>::new(), 20 kills;
     // It answers some two hundred requests in a second.
     #[cfg(feature = "dynamodb")]
-    dynamodb_moto: crate::dynamodb::Table::<crate::dynamodb::Moto>::new(), 5 kills;
+    dynamodb_moto(nothing): crate::dynamodb::Table::<crate::dynamodb::Moto>::new(), 5 kills;
 }
 
 /// Directories on one file system, of whose inodes the first one's, in hexadecimal, begins the
 /// other's.
-#[cfg(feature = "postgres")]
 fn alike(disk: &std::path::Path, configuration: &str) -> [World; 2] {
     use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
     let inode = |world: &World| {
@@ -215,9 +214,8 @@ fn alike(disk: &std::path::Path, configuration: &str) -> [World; 2] {
 }
 
 /// The first one's directory, as far as a daemon with half an eye can tell, is the other's.
-#[cfg(feature = "postgres")]
 #[test]
-#[ignore = "needs root"]
+#[ignore = "needs root and postgresql"]
 fn a_daemon_ends_no_session_of_another_whose_directory_is_called_alike() {
     crate::needs_root("to mount a small file system");
     let database = crate::postgres::Schema::new();
@@ -257,8 +255,8 @@ fn a_daemon_ends_no_session_of_another_whose_directory_is_called_alike() {
     assert_eq!(read[0]["value"], "1");
 }
 
-#[cfg(feature = "postgres")]
 #[test]
+#[ignore = "needs postgresql"]
 fn what_others_have_deleted_does_not_read_as_if_it_had_never_been() {
     let database = crate::postgres::Schema::new();
     let world = world(&format!("storage.url = \"{}\"\n", database.url()));
@@ -301,8 +299,8 @@ fn what_others_have_deleted_does_not_read_as_if_it_had_never_been() {
 }
 
 /// The daemon starts without its database, serves what needs none, and says what it is waiting for.
-#[cfg(feature = "postgres")]
 #[test]
+#[ignore = "needs postgresql"]
 fn a_database_that_is_away_keeps_no_daemon_from_starting() {
     let nobody = OwnPort::take();
     let world = world(&format!(

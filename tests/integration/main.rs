@@ -15,7 +15,6 @@ mod durable;
 mod dynamodb;
 mod error_codes;
 mod errors;
-#[cfg(any(feature = "postgres", feature = "dynamodb"))]
 mod fleet;
 mod http_server;
 mod import;
@@ -35,7 +34,6 @@ mod orderings;
 mod owners;
 mod pages;
 mod peers;
-#[cfg(feature = "postgres")]
 mod postgres;
 mod probes;
 mod protocol_types;
@@ -94,6 +92,16 @@ fn needs_root(what: &str) {
         "this test needs root, {what}; run tests/run as root"
     );
 }
+
+/// A test for each of several storages, and what it needs beside Rust.
+macro_rules! needs {
+    (nothing $($test:tt)*) => { $($test)* };
+    (postgresql $($test:tt)*) => {
+        #[ignore = "needs postgresql"]
+        $($test)*
+    };
+}
+use needs;
 
 /// What the script of an example in Rust prints, with a daemon of its own and the server that was
 /// built for it.

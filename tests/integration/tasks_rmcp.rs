@@ -4,7 +4,6 @@
 mod client;
 mod example;
 mod lives;
-#[cfg(any(feature = "postgres", feature = "dynamodb"))]
 pub(crate) mod machines;
 mod races;
 mod stdio;

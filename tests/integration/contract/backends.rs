@@ -122,10 +122,8 @@ impl<const REDO: bool> Backend for InSqlite<REDO> {
     }
 }
 
-#[cfg(feature = "postgres")]
 pub(crate) use in_postgres::InPostgres;
 
-#[cfg(feature = "postgres")]
 mod in_postgres {
     use std::sync::Arc;
 

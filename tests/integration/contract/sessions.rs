@@ -51,8 +51,8 @@ pub(crate) use wills::*;
 
 /// The cases of this layer.
 macro_rules! cases {
-    ($backend:ty) => {
-        crate::contract::tests! { $backend, crate::contract::sessions,
+    ($needs:ident $backend:ty) => {
+        crate::contract::tests! { $needs $backend, crate::contract::sessions,
             created_and_found_again
             created_twice
             a_creation_that_is_repeated

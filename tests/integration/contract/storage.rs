@@ -21,8 +21,8 @@ pub(crate) use reopening::*;
 
 /// The cases of this layer.
 macro_rules! cases {
-    ($backend:ty) => {
-        crate::contract::tests! { $backend, crate::contract::storage,
+    ($needs:ident $backend:ty) => {
+        crate::contract::tests! { $needs $backend, crate::contract::storage,
             create_twice
             update_of_the_missing
             update_of_the_stale

@@ -128,8 +128,8 @@ pub(crate) fn one_that_starts_later(url: &str) {
 
 /// The cases on a database.
 macro_rules! signs {
-    ($database:expr) => {
-        crate::fleet::signs::signs! { @cases $database,
+    ($needs:ident $database:expr) => {
+        crate::fleet::signs::signs! { @cases $needs $database,
             signs::a_daemon_that_was_killed
             signs::a_daemon_that_was_stopped_and_comes_back
             signs::several_that_see_it_and_one_that_lives
@@ -139,11 +139,13 @@ macro_rules! signs {
             serving::of_requests_without_a_session_on_each_machine
         }
     };
-    (@cases $database:expr, $($room:ident::$case:ident)*) => {$(
-        #[test]
-        fn $case() {
-            let database = $database;
-            crate::fleet::$room::$case(&database.url());
+    (@cases $needs:ident $database:expr, $($room:ident::$case:ident)*) => {$(
+        crate::needs! { $needs
+            #[test]
+            fn $case() {
+                let database = $database;
+                crate::fleet::$room::$case(&database.url());
+            }
         }
     )*};
 }

@@ -108,6 +108,7 @@ async fn write(
 
 /// Sixteen writers, two to a record, while every connection of theirs is ended again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs postgresql"]
 async fn connections_that_end_lose_nothing_that_was_acknowledged() {
     let schema = Schema::new();
     let store = open(&schema.url()).await;
@@ -291,6 +292,7 @@ async fn pass(client: UnixStream, server: impl AsyncRead + AsyncWrite, losing: &
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs postgresql"]
 async fn changes_whose_answer_was_lost_are_made_once() {
     let (schema, proxy) = (Schema::new(), Proxy::new());
     let store = open(&proxy.url(&schema)).await;
@@ -331,6 +333,7 @@ async fn changes_whose_answer_was_lost_are_made_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs postgresql"]
 async fn conflicts_are_told_though_their_answer_was_lost_or_not_told_for_certain() {
     let (schema, proxy) = (Schema::new(), Proxy::new());
     let store = open(&proxy.url(&schema)).await;
@@ -356,6 +359,7 @@ async fn conflicts_are_told_though_their_answer_was_lost_or_not_told_for_certain
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs postgresql"]
 async fn reads_whose_answer_was_lost_are_made_again() {
     let (schema, proxy) = (Schema::new(), Proxy::new());
     let store = open(&proxy.url(&schema)).await;
@@ -378,6 +382,7 @@ async fn reads_whose_answer_was_lost_are_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs postgresql"]
 async fn a_server_that_is_away_is_told_within_a_bound_and_had_again() {
     let (schema, mut proxy) = (Schema::new(), Proxy::new());
     let store = open(&proxy.url(&schema)).await;
@@ -412,6 +417,7 @@ async fn a_server_that_is_away_is_told_within_a_bound_and_had_again() {
 
 /// A record that somebody has locked for good delays nobody else, and is given up after a while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs postgresql"]
 async fn a_record_that_is_locked_is_given_up() {
     let schema = Schema::new();
     let store = open(&schema.url()).await;

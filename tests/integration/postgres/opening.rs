@@ -17,6 +17,7 @@ async fn refused(url: &str) -> OpenError {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs postgresql"]
 async fn many_daemons_start_at_once() {
     let schema = Schema::new();
     let url = schema.url();
@@ -51,6 +52,7 @@ async fn many_daemons_start_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs postgresql"]
 async fn what_a_newer_daemon_has_migrated_is_refused() {
     let schema = Schema::new();
     drop(open(&schema.url()).await.expect("opened"));
@@ -70,6 +72,7 @@ async fn what_a_newer_daemon_has_migrated_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs postgresql"]
 async fn a_role_that_may_create_nothing_is_enough() {
     let schema = Schema::new();
     drop(open(&schema.url()).await.expect("opened"));
@@ -104,6 +107,7 @@ async fn a_role_that_may_create_nothing_is_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs postgresql"]
 async fn the_password_is_never_told() {
     let url = "postgres://somebody:letmein@127.0.0.1:1/base";
     let error = refused(url).await;
@@ -120,6 +124,7 @@ async fn the_password_is_never_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs postgresql"]
 async fn databases_that_are_not_there_are_told_at_once() {
     let url = with_options(&server(), "dbname=nowhere");
     let started = std::time::Instant::now();
@@ -135,6 +140,7 @@ async fn databases_that_are_not_there_are_told_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs postgresql"]
 async fn an_encoding_that_has_not_every_character_is_refused() {
     let schema = Schema::new();
     let client = connect().await;
@@ -151,6 +157,7 @@ async fn an_encoding_that_has_not_every_character_is_refused() {
 
 /// Whoever asks for TLS, or just meets it, wants to know whom it is with.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs postgresql"]
 async fn tls_is_with_the_server_that_was_meant() {
     let schema = Schema::new();
     let trusting = with_options(&tls_server(), &schema.options());
