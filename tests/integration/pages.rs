@@ -84,10 +84,6 @@ const ENDS: &[(&str, i32)] = &[
     (r#"task get "$id" --service web --session 7"#, 0),
     ("task list --service web --session 7", 0),
     (
-        r#"task answer "$id" name '{"action":"decline"}' --service web --session 7"#,
-        0,
-    ),
-    (
         r#"task answer "$id" name "$answer" --service web --session 7"#,
         0,
     ),
