@@ -14,8 +14,9 @@ use clap::{Args, Parser};
 use mcp_sessiond_client::{Label, Start};
 use mcp_sessiond_daemon::config::{self, Config, Prefer};
 use mcp_sessiond_process::{digest, executable};
+use mcp_sessiond_serve::passed_headers::PassedHeaders;
 use mcp_sessiond_serve::run::{StartError, check_listen, run as serve};
-use mcp_sessiond_serve::settings::{Listen, Servers, Settings, Target};
+use mcp_sessiond_serve::settings::{Listen, Proof, Servers, Settings, Target};
 use mcp_sessiond_serve::upstream::server_at;
 use mcp_sessiond_upstream::Remote;
 
@@ -111,6 +112,10 @@ pub(crate) struct Arguments {
     /// command line. Repeatable
     #[arg(long, value_name = "NAME=VALUE", requires = "upstream", value_parser = header)]
     upstream_header: Vec<(String, String)>,
+    /// With `--upstream`: a header of a client's that the server gets, such as X-Api-Key. A session belongs to the value with
+    /// which it was begun. Repeatable
+    #[arg(long = "pass-header", value_name = "NAME", requires = "upstream")]
+    passed: Vec<String>,
     /// All servers of servers.json, as one at /mcp, and each at /servers/NAME
     #[arg(long, conflicts_with_all = ["command", "upstream"])]
     all: bool,
@@ -302,6 +307,25 @@ fn looked_up(headers: &[(String, String)]) -> Result<Vec<(String, String)>, NoSe
     headers.iter().map(looked_up).collect()
 }
 
+/// The headers of clients that are passed on.
+fn passed(names: &[String], proof: &Proof, callers: usize) -> Result<PassedHeaders, NoSettings> {
+    let refused = |why: String| NoSettings::Usage(format!("--pass-header: {why}"));
+    for name in names {
+        if name.eq_ignore_ascii_case("Authorization") && !matches!(proof, Proof::Kernel) {
+            let why = "`Authorization` has the token for `serve` here, which no server gets";
+            return Err(refused(why.to_owned()));
+        }
+        // With any value.
+        let header = [(name.clone(), String::new())];
+        let known = server_at("http://localhost/").and_then(|remote| {
+            let remote = remote.with_headers(header);
+            remote.map_err(|error| error.to_string())
+        });
+        known.map_err(refused)?;
+    }
+    PassedHeaders::new(names, callers).map_err(refused)
+}
+
 /// What is served, and what that is called where it has no name of its own.
 fn target(arguments: &mut Arguments, config: &Config) -> Result<(Target, String), NoSettings> {
     let (only, without) = (
@@ -362,6 +386,7 @@ fn settings(mut arguments: Arguments, config: &Config) -> Result<Settings, NoSet
         arguments.access.proof(listen)?,
         arguments.access.identity(listen)?,
     );
+    let passed = passed(&arguments.passed, &proof, config.http.sessions)?;
     let (target, what) = target(&mut arguments, config)?;
     let start = if arguments.no_start {
         Start::Never
@@ -418,6 +443,7 @@ fn settings(mut arguments: Arguments, config: &Config) -> Result<Settings, NoSet
         inspect,
         proof,
         identity,
+        passed: Arc::new(passed),
     })
 }
 

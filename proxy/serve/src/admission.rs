@@ -44,7 +44,7 @@ pub fn check_single(headers: &HeaderMap) -> Result<(), Refusal> {
 
 /// The caller of a request. Where there is a token, everybody has to show it: a proxy of our own
 /// user's speaks for whoever has reached it. Else the listener has let in connections of our own
-/// user alone. A trusted proxy says who has reached it.
+/// user alone. A trusted proxy says who has reached it. What a client shows the server is part of it.
 ///
 /// # Errors
 /// When the token is missing or wrong, or a header is missing by which the proxy says who it is.
@@ -81,16 +81,27 @@ pub fn caller(headers: &HeaderMap, settings: &Settings) -> Result<Caller, Refusa
             }
         },
     };
-    match &settings.identity {
-        Some(identity) => identity.caller(headers),
-        None => Ok(proven),
-    }
+    let caller = match &settings.identity {
+        Some(identity) => identity.caller(headers)?,
+        None => proven,
+    };
+    settings.passed.caller(caller, headers)
 }
 
 /// The caller of all sessions, where each is made for the same one.
 pub fn only_caller(settings: &Settings) -> Option<Caller> {
-    let is_kernel = matches!(settings.proof, Proof::Kernel) && settings.identity.is_none();
+    let is_kernel = matches!(settings.proof, Proof::Kernel)
+        && settings.identity.is_none()
+        && settings.passed.is_empty();
     is_kernel.then(|| of_uid(nix::unistd::geteuid().as_raw()))
+}
+
+/// The host and port that a request is for.
+pub fn authority(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+    let named = headers.get(header::HOST);
+    let named = named.and_then(|host| host.to_str().ok());
+    let authority = uri.authority().map(Authority::as_str).or(named)?;
+    authority.parse().ok()
 }
 
 /// Checks `Host` and `Origin`, so that no page of another origin reaches us, whatever name it has
@@ -100,11 +111,7 @@ pub fn only_caller(settings: &Settings) -> Option<Caller> {
 /// 403.
 pub fn check_origin(uri: &Uri, headers: &HeaderMap, settings: &Settings) -> Result<(), Refusal> {
     let refused = |message: String| Err(Refusal::new(StatusCode::FORBIDDEN, message));
-    let named = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let authority = uri.authority().map(Authority::as_str).or(named);
-    let Some(authority) = authority.and_then(|host| host.parse::<Authority>().ok()) else {
+    let Some(authority) = authority(uri, headers) else {
         return refused("the header `Host` is missing, or can't be read".into());
     };
     if authority.as_str().contains('@') {

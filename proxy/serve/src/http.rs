@@ -26,8 +26,9 @@ use crate::connections::Client;
 use crate::inspect;
 use crate::live::Live;
 use crate::modern;
+use crate::protected_resource;
 use crate::refusal::Refusal;
-use crate::settings::Settings;
+use crate::settings::{Proof, Settings};
 use crate::table::Table;
 
 /// Where it is served.
@@ -63,6 +64,7 @@ pub fn router(table: &Server) -> Router {
             admitted,
         ))
         .with_state(table.clone())
+        .merge(protected_resource::router(&table.shared().settings, PATH))
         .layer(cors)
         .merge(inspect::router(table))
         .layer(middleware::map_response_with_state(table.clone(), counted))
@@ -169,7 +171,16 @@ async fn admitted(
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
-        Err(refusal) => refusal.into_response(),
+        Err(refusal) => {
+            let mut response = refusal.into_response();
+            if let Proof::Jwt(_) = settings.proof {
+                let (uri, headers) = (request.uri(), request.headers());
+                let at = request.extensions().get::<At>();
+                let path = at.map_or_else(|| uri.path(), |At(path)| path);
+                protected_resource::point_to(uri, headers, path, response.headers_mut());
+            }
+            response
+        }
     }
 }
 

@@ -110,6 +110,16 @@ impl Jwt {
         })
     }
 
+    /// Who issues them, by URL.
+    pub fn issuer(&self) -> &str {
+        &self.issuer
+    }
+
+    /// For whom they are.
+    pub fn audience(&self) -> &str {
+        &self.audience
+    }
+
     /// The caller who shows this token.
     ///
     /// # Errors

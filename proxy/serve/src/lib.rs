@@ -14,7 +14,9 @@
 //! - [`connections`]: how many connections there are, and which one goes when there are too many;
 //!   [`half_close`]: clients that send nothing more and wait for their answer.
 //! - [`admission`]: who may connect, and on whose behalf a request is made; [`token`]: the bearer
-//!   token; [`jwt`]: tokens of an issuer, verified; [`identity_headers`]: users whom a proxy names.
+//!   token; [`jwt`]: tokens of an issuer, verified; [`protected_resource`]: where a client gets one;
+//!   [`identity_headers`]: users whom a proxy names;
+//!   [`passed_headers`]: what a client shows the server itself.
 //! - [`refusal`]: requests that are refused; [`response`]: messages and streams of events.
 //!
 //! **Sessions**
@@ -61,6 +63,8 @@ pub mod jwt;
 pub mod keeper_backend;
 pub mod live;
 pub mod modern;
+pub mod passed_headers;
+mod protected_resource;
 pub mod record;
 pub mod refusal;
 pub mod response;

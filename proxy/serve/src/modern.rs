@@ -68,7 +68,16 @@ pub async fn post(
 ) -> Option<Response<Body>> {
     let posted = envelope::read(headers, body).transpose()?;
     if let (Ok(posted), Target::Upstream(remote)) = (&posted, &shared.settings.target) {
-        return Some(forward::forward(remote, posted, headers, body.clone()).await);
+        return Some(
+            forward::forward(
+                remote,
+                &shared.settings.passed,
+                posted,
+                headers,
+                body.clone(),
+            )
+            .await,
+        );
     }
     let answered = async {
         match posted? {

@@ -12,6 +12,7 @@ use mcp_sessiond_upstream::Remote;
 
 use crate::identity_headers::IdentityHeaders;
 use crate::jwt::Jwt;
+use crate::passed_headers::PassedHeaders;
 use crate::token::Token;
 
 /// Where `serve` listens.
@@ -100,6 +101,8 @@ pub struct Settings {
     /// The headers in which a trusted proxy says on whose behalf a request is made. None: on behalf
     /// of whoever has given the proof.
     pub identity: Option<IdentityHeaders>,
+    /// The headers of a client that a server with a URL gets.
+    pub passed: Arc<PassedHeaders>,
 }
 
 /// How a caller proves that it may connect.

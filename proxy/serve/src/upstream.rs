@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::{HeaderName, HeaderValue};
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -28,6 +29,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::backend::{Backend, Backends, Ended, Losses, ServerLine, ServerLoss};
 use crate::keeper_backend::claim;
+use crate::passed_headers::PassedHeaders;
 use crate::refusal::{Refusal, elsewhere, no_server};
 use crate::settings::Settings;
 use crate::stderr::warn;
@@ -56,6 +58,8 @@ pub struct Upstreams {
     /// Held, so that no other process serves the name.
     service: Service,
     remote: Remote,
+    /// What each caller shows the server.
+    passed: Arc<PassedHeaders>,
     /// By which the daemon is told what the next process needs of the connections.
     stores: Control,
     hold: Duration,
@@ -76,6 +80,7 @@ impl Upstreams {
         Ok(Self {
             service,
             remote: remote.clone(),
+            passed: settings.passed.clone(),
             stores: ResumeStore::control(&Options::default().start(Start::Never)),
             hold: settings.hold,
         })
@@ -89,7 +94,8 @@ impl Upstreams {
         let losses = Losses::default();
         let state = InSession::of(session, self.stores.clone(), losses.clone());
         let kept = state.store.read().await?;
-        let connected = connect(self.remote.clone(), Some(&kept), Arc::new(state), Ids::Same);
+        let remote = self.shown(session).map_err(no_server)?;
+        let connected = connect(remote, Some(&kept), Arc::new(state), Ids::Same);
         let (connection, messages) = connected.await.map_err(no_server)?;
         if !connection.is_begun() {
             // A wrong path is told by the first request.
@@ -100,6 +106,26 @@ impl Upstreams {
             messages: Mutex::new(messages),
             losses,
         })
+    }
+}
+
+impl Upstreams {
+    /// The server, as the session's caller asks it.
+    fn shown(&self, session: &Session) -> Result<Remote, String> {
+        let remote = self.remote.clone();
+        if self.passed.is_empty() {
+            return Ok(remote);
+        }
+        let caller = session.reference().caller;
+        let sent = caller.and_then(|caller| self.passed.of(&caller));
+        let sent = sent.ok_or("what its client shows it is not known any more: ask again")?;
+        let text = |(name, value): (HeaderName, HeaderValue)| {
+            Some((name.to_string(), value.to_str().ok()?.to_owned()))
+        };
+        let headers = sent.into_iter().filter_map(text);
+        remote
+            .with_headers(headers)
+            .map_err(|error| error.to_string())
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use mcp_sessiond_tests::{HttpClient, Serve, World};
+use mcp_sessiond_tests::{HttpClient, OwnPort, Serve, World};
 use serde_json::{Value, json};
 
 use crate::wrap::tiny;
@@ -74,15 +74,20 @@ impl Drop for Issuer {
 }
 
 fn behind_issuer(world: &World, more: &[&str]) -> Serve {
+    behind(world, ISSUER, "mcp", more)
+}
+
+/// For tokens of this issuer and audience, signed by a key in the file `keys`.
+fn behind(world: &World, issuer: &str, audience: &str, more: &[&str]) -> Serve {
     let keys = world.root().join("keys");
     let keys = keys.to_str().expect("UTF-8");
     let options = [
         "--name",
         "test",
         "--jwt-issuer",
-        ISSUER,
+        issuer,
         "--jwt-audience",
-        "mcp",
+        audience,
         "--jwt-keys",
         keys,
     ];
@@ -151,9 +156,16 @@ fn a_token_that_is_not_valid_is_refused_with_the_words_of_rfc_6750() {
     let serve = behind_issuer(&world, &[]);
     let mut client = serve.client();
     let bare = client.begin("2025-11-25", &[]);
+    let metadata = format!(
+        "http://{}/.well-known/oauth-protected-resource/mcp",
+        client.at
+    );
     assert_eq!(
         (bare.status, bare.header("www-authenticate")),
-        (401, Some("Bearer"))
+        (
+            401,
+            Some(&*format!(r#"Bearer resource_metadata="{metadata}""#))
+        )
     );
     let confused = json!({"alg": "HS256", "kid": "rs"});
     let nobody = json!({"kid": null});
@@ -212,6 +224,93 @@ fn a_token_that_is_not_valid_is_refused_with_the_words_of_rfc_6750() {
     assert_eq!(client.ask("POST", &[], PING).status, 401);
     bearer(&mut client, &next.token("es", &usual, &usual));
     assert_eq!(client.ask("POST", &[], PING).status, 200);
+}
+
+/// RFC 9728. The audience is what a token is asked for, where it is a URL; otherwise the URL that the client has.
+#[test]
+fn who_needs_a_token_reads_where_to_get_one() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let keys = world.root().join("keys");
+    // RFC 8037, appendix A.2.
+    let key = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+    std::fs::write(&keys, key).expect("written");
+    const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+    for audience in ["mcp", "https://notes.example/mcp"] {
+        let serve = behind(&world, ISSUER, audience, &["--host", "notes.example"]);
+        let client = serve.client();
+        let read = |path: &str, headers: &[(&str, &str)]| {
+            let mut reply = client.ask_at("GET", path, headers, "");
+            (reply.status, reply.message())
+        };
+        let expected = |url: &str| {
+            let resource = if audience == "mcp" { url } else { audience };
+            json!({"resource": resource, "authorization_servers": [ISSUER], "bearer_methods_supported": ["header"]})
+        };
+        let own = format!("http://{}/mcp", client.at);
+        for path in [WELL_KNOWN, &format!("{WELL_KNOWN}/mcp")] {
+            assert_eq!(read(path, &[]), (200, expected(&own)), "{path}");
+        }
+        // Behind a proxy that speaks TLS.
+        let tls = [("Host", "notes.example"), ("X-Forwarded-Proto", "https")];
+        let public = expected("https://notes.example/mcp");
+        assert_eq!(read(WELL_KNOWN, &tls), (200, public));
+        let refused = client.ask("POST", &tls, PING);
+        let challenge =
+            format!(r#"Bearer resource_metadata="https://notes.example{WELL_KNOWN}/mcp""#);
+        let said = refused.header("www-authenticate");
+        assert_eq!((refused.status, said), (401, Some(&*challenge)));
+        assert_eq!(read(&format!("{WELL_KNOWN}/other"), &[]).0, 404);
+        assert_eq!(read(WELL_KNOWN, &[("Host", "evil.example")]).0, 403);
+        assert_eq!(
+            read(WELL_KNOWN, &[("Origin", "https://evil.example")]).0,
+            403
+        );
+    }
+    // Where nobody needs a token there is none to be had.
+    let serve = world.serve(&["--name", "open"], &tiny(&world));
+    assert_eq!(
+        serve.client().ask_at("GET", WELL_KNOWN, &[], "").status,
+        404
+    );
+}
+
+/// The official client knows nothing but the URL, and what it signs in with.
+#[test]
+#[ignore = "needs node"]
+fn the_official_client_signs_in_by_itself() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let mut command = world.command("node");
+    command
+        .arg(fixture("node/signs_in.mjs"))
+        .arg(world.root().join("keys"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut child = command.spawn().expect("node");
+    let mut said = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let mut line = || said.next().expect("a line").expect("text");
+    let issuer = line();
+    let port = OwnPort::take();
+    let at = format!("127.0.0.1:{}", port.number);
+    let url = format!("http://{at}/mcp");
+    let keys = world.root().join("keys");
+    let options = [
+        "--name",
+        "test",
+        "--jwt-issuer",
+        &issuer,
+        "--jwt-audience",
+        &url,
+        "--jwt-keys",
+        keys.to_str().expect("UTF-8"),
+    ];
+    let _serve = world.serve_at(&at, &options, &tiny(&world));
+    writeln!(child.stdin.as_mut().expect("piped"), "{url}").expect("told");
+    let told: Value = serde_json::from_str(&line()).expect("JSON");
+    assert_eq!(told["asked"], json!([url]));
+    assert!(told["tools"].as_u64() > Some(0), "{told}");
+    assert!(child.wait().expect("waited for").success());
 }
 
 #[test]

@@ -70,6 +70,68 @@ fn its_server_gets_the_headers_that_it_is_given() {
     }
 }
 
+/// A key of the user's own, say: a session belongs to the key with which it was begun.
+#[test]
+#[ignore = "needs python3"]
+fn a_client_s_own_header_reaches_the_server_and_is_part_of_whose_the_session_is() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let mut server = crate::remote::pinged(&world);
+    let url = server.url.clone();
+    let options = ["--name", "test", "--upstream", &url];
+    let mut serve = world.serve(&[&options[..], &["--pass-header", "X-Key"]].concat(), &[]);
+    let with = |serve: &Serve, key: &str| {
+        let mut client = serve.client();
+        client.headers.push(("X-Key".into(), key.into()));
+        client
+    };
+    let key =
+        |client: &mut HttpClient| client.call("x", &json!({})).answer()["result"]["key"].clone();
+    let mut ann = with(&serve, "ann's");
+    ann.initialize("2025-11-25");
+    assert_eq!(key(&mut ann), "ann's");
+    let mut bob = with(&serve, "bob's");
+    bob.initialize("2025-11-25");
+    assert_eq!(key(&mut bob), "bob's");
+    let ping = r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#;
+    // An empty one is left out.
+    for other in ["bob's", ""] {
+        let refused = ann.ask("POST", &[("X-Key", other)], ping);
+        assert_eq!(refused.status, 404, "{other:?}");
+    }
+    let twice = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {}\r\nX-Key: a\r\nX-Key: b\r\nContent-Length: 0\r\n\r\n",
+        ann.at
+    );
+    assert_eq!(ann.send(&twice).status, 400);
+    // The next `serve` hears it from the client: it is stored nowhere.
+    serve.kill();
+    serve.start_again();
+    assert_eq!(key(&mut ann), "ann's");
+    // So does the next server.
+    server.kill();
+    server.start_again();
+    until("the server is back", || {
+        (key(&mut ann) == "ann's").then_some(())
+    });
+    let mut modern = with(&serve, "eve's");
+    let mut listed = modern.modern("tools/list", &json!({}));
+    assert_eq!(listed.message()["result"]["key"], "eve's");
+    for (name, more, why) in [
+        ("Cookie", &[][..], "cookies are kept"),
+        ("Mcp-Session-Id", &[], "it is set here"),
+        ("Authorization", &["--token"], "the token for `serve`"),
+    ] {
+        let words = [&["serve"], &options[..], more, &["--pass-header", name]].concat();
+        let refused = world.sessiond(&words).output().expect("it runs");
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            refused.status.code() == Some(64) && said.contains(why),
+            "{said}"
+        );
+    }
+}
+
 /// A world with a daemon, with an Express server, and with `serve` in front of it.
 pub(super) fn behind(configuration: &str, options: &[&str]) -> (World, Daemon, Upstream, Serve) {
     in_front_of(&express(), configuration, options)

@@ -10,11 +10,12 @@ use mcp_sessiond_http_session::substitute::outcome_unknown;
 use mcp_sessiond_upstream::{NotForwarded, Remote};
 
 use super::envelope::Posted;
+use crate::passed_headers::PassedHeaders;
 use crate::refusal::no_server;
 use crate::response::json;
 
-/// The headers of a request that the server gets, beside those that begin with `mcp-`. Not ours:
-/// `Authorization`, `Cookie`.
+/// The headers of a request that the server gets, beside those that begin with `mcp-`, and those of
+/// `--pass-header`. Not ours: `Authorization`, `Cookie`.
 const PASSED_ON: [&str; 7] = [
     "accept",
     "accept-encoding",
@@ -38,12 +39,16 @@ const PASSED_BACK: [HeaderName; 7] = [
 /// Passes a POST on, and the response back, while it comes.
 pub(super) async fn forward(
     remote: &Remote,
+    passed: &PassedHeaders,
     posted: &Posted,
     headers: &HeaderMap,
     body: Bytes,
 ) -> Response<Body> {
-    let is_passed =
-        |name: &HeaderName| PASSED_ON.contains(&name.as_str()) || name.as_str().starts_with("mcp-");
+    let is_passed = |name: &HeaderName| {
+        PASSED_ON.contains(&name.as_str())
+            || name.as_str().starts_with("mcp-")
+            || passed.contains(name)
+    };
     let headers = headers.iter().filter(|(name, _)| is_passed(name));
     let headers = headers.map(|(name, value)| (name.clone(), value.clone()));
     let id = match posted {
