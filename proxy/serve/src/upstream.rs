@@ -118,7 +118,7 @@ impl Upstreams {
         }
         let caller = session.reference().caller;
         let sent = caller.and_then(|caller| self.passed.of(&caller));
-        let sent = sent.ok_or("what its client shows it is not known any more: ask again")?;
+        let sent = sent.ok_or("what its client shows it is no longer known: the next request brings it")?;
         let text = |(name, value): (HeaderName, HeaderValue)| {
             Some((name.to_string(), value.to_str().ok()?.to_owned()))
         };
