@@ -107,9 +107,7 @@ impl Upstreams {
             losses,
         })
     }
-}
 
-impl Upstreams {
     /// The server, as the session's caller asks it.
     fn shown(&self, session: &Session) -> Result<Remote, String> {
         let remote = self.remote.clone();
@@ -118,7 +116,8 @@ impl Upstreams {
         }
         let caller = session.reference().caller;
         let sent = caller.and_then(|caller| self.passed.of(&caller));
-        let sent = sent.ok_or("what its client shows it is no longer known: the next request brings it")?;
+        let sent =
+            sent.ok_or("what its client shows it is no longer known: the next request brings it")?;
         let text = |(name, value): (HeaderName, HeaderValue)| {
             Some((name.to_string(), value.to_str().ok()?.to_owned()))
         };
