@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::admission::{authority, check_origin};
 use crate::jwt::Jwt;
 use crate::refusal::Refusal;
-use crate::settings::{Proof, Settings};
+use crate::settings::{Proof, Settings, Target};
 
 /// Where the metadata is; behind it stands the path of the resource.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
@@ -41,9 +41,10 @@ async fn metadata(
 ) -> Result<impl IntoResponse, Refusal> {
     let (uri, headers) = (request.uri(), request.headers());
     check_origin(uri, headers, &settings)?;
+    let are_several = matches!(settings.target, Target::Servers(_));
     let path = match uri.path().strip_prefix(WELL_KNOWN) {
         Some("" | "/") => whole,
-        Some(path) if path == whole || path.starts_with(SINGLES) => path,
+        Some(path) if path == whole || are_several && path.starts_with(SINGLES) => path,
         _ => {
             let message = format!("nothing is served there: ask for {WELL_KNOWN}{whole}");
             return Err(Refusal::new(StatusCode::NOT_FOUND, message));

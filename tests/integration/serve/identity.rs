@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use mcp_sessiond_tests::{HttpClient, OwnPort, Serve, World};
 use serde_json::{Value, json};
 
+use crate::several::{small, write_down};
 use crate::wrap::tiny;
 use crate::{fixture, world};
 
@@ -260,13 +261,34 @@ fn who_needs_a_token_reads_where_to_get_one() {
             format!(r#"Bearer resource_metadata="https://notes.example{WELL_KNOWN}/mcp""#);
         let said = refused.header("www-authenticate");
         assert_eq!((refused.status, said), (401, Some(&*challenge)));
-        assert_eq!(read(&format!("{WELL_KNOWN}/other"), &[]).0, 404);
+        for other in ["/other", "/servers/a"] {
+            assert_eq!(read(&format!("{WELL_KNOWN}{other}"), &[]).0, 404);
+        }
         assert_eq!(read(WELL_KNOWN, &[("Host", "evil.example")]).0, 403);
         assert_eq!(
             read(WELL_KNOWN, &[("Origin", "https://evil.example")]).0,
             403
         );
     }
+    // Each of several servers is a resource of its own.
+    write_down(&world, &["a", "b"].map(|name| (name, small(&world))));
+    let keys = keys.to_str().expect("UTF-8");
+    let issuer = ["--jwt-issuer", ISSUER, "--jwt-audience", "mcp"];
+    let options = [&["--name", "all", "--all", "--jwt-keys", keys], &issuer[..]];
+    let serve = world.serve(&options.concat(), &[]);
+    let client = serve.client();
+    let single = format!("http://{}{WELL_KNOWN}/servers/a", client.at);
+    let refused = client.ask_at("POST", "/servers/a", &[], PING);
+    assert_eq!(
+        (refused.status, refused.header("www-authenticate")),
+        (
+            401,
+            Some(&*format!(r#"Bearer resource_metadata="{single}""#))
+        )
+    );
+    let path = format!("{WELL_KNOWN}/servers/a");
+    let told = client.ask_at("GET", &path, &[], "").message();
+    assert_eq!(told["resource"], format!("http://{}/servers/a", client.at));
     // Where nobody needs a token there is none to be had.
     let serve = world.serve(&["--name", "open"], &tiny(&world));
     assert_eq!(
