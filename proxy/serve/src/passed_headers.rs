@@ -134,7 +134,12 @@ mod tests {
         assert_eq!(passed.of(&one).map(|sent| sent.len()), Some(1));
         let twice = caller(&["one", "two"]).expect_err("twice");
         assert_eq!(twice.status.as_u16(), 400);
-        assert!(!format!("{passed:?}").contains("one"));
+        caller(&["hidden"]).expect("a caller");
+        let shown = format!("{passed:?}");
+        assert!(
+            shown.contains("x-key") && !shown.contains("hidden"),
+            "{shown}"
+        );
         let other = passed.caller(credential(b"other"), &with(&["one"]));
         assert_ne!(other.expect("a caller"), one);
     }
