@@ -128,6 +128,7 @@ const SERVES: &[&str] = &[
     "serve --listen 127.0.0.1:8000 --name browser -- npx @playwright/mcp@latest",
     "serve --listen 127.0.0.1:8000 -- npx @playwright/mcp",
     "serve --upstream http://127.0.0.1:3000/mcp",
+    "serve --upstream http://127.0.0.1:3000/mcp --pass-header X-Api-Key",
     "serve --listen unix:/run/user/1000/notes.sock -- node notes.js",
     "serve --listen 127.0.0.1:8000 --upstream http://127.0.0.1:3000/mcp",
     "serve --listen 127.0.0.1:8000 --all",

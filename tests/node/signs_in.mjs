@@ -1,25 +1,18 @@
 // An issuer of tokens, and an official client that signs in by itself: node signs_in.mjs KEYS
 //
-// The issuer's public key is written to the file KEYS, and its URL is printed. Then it reads the URL of a server, whose address is
+// The issuer's public keys are written to the file KEYS, and its URL is printed. Then it reads the URL of a server, whose address is
 // all that its client knows. It prints, as JSON, what the client asked a token for, and how many tools it was told of.
-import { generateKeyPairSync, sign } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import readline from 'node:readline';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { ClientCredentialsProvider } from '@modelcontextprotocol/sdk/client/auth-extensions.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { keys, token } from './tokens.mjs';
 
-const { publicKey, privateKey } = generateKeyPairSync('ed25519');
-writeFileSync(process.argv[2], JSON.stringify({ keys: [{ kid: 'ed', use: 'sig', ...publicKey.export({ format: 'jwk' }) }] }));
+writeFileSync(process.argv[2], keys);
 
 const asked = [];
-const encoded = (value) => Buffer.from(JSON.stringify(value)).toString('base64url');
-function token(audience) {
-  const claims = { iss: issuer, aud: audience, sub: 'ann', exp: Math.floor(Date.now() / 1000) + 600 };
-  const said = `${encoded({ alg: 'EdDSA', kid: 'ed' })}.${encoded(claims)}`;
-  return `${said}.${sign(null, Buffer.from(said), privateKey).toString('base64url')}`;
-}
 const server = createServer(async (request, response) => {
   const answer = (status, value) => response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value));
   if (request.url === '/.well-known/oauth-authorization-server') {
@@ -37,7 +30,8 @@ const server = createServer(async (request, response) => {
   for await (const part of request) body += part;
   const resource = new URLSearchParams(body).get('resource');
   asked.push(resource);
-  answer(200, { access_token: token(resource), token_type: 'Bearer', expires_in: 600 });
+  const claims = { iss: issuer, aud: resource, sub: 'ann', exp: Math.floor(Date.now() / 1000) + 600 };
+  answer(200, { access_token: token('ed', {}, claims), token_type: 'Bearer', expires_in: 600 });
 });
 await new Promise((listening) => server.listen(0, '127.0.0.1', listening));
 const issuer = `http://127.0.0.1:${server.address().port}`;

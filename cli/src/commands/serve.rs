@@ -308,12 +308,22 @@ fn looked_up(headers: &[(String, String)]) -> Result<Vec<(String, String)>, NoSe
 }
 
 /// The headers of clients that are passed on.
-fn passed(names: &[String], proof: &Proof, callers: usize) -> Result<PassedHeaders, NoSettings> {
+fn passed(
+    arguments: &Arguments,
+    proof: &Proof,
+    callers: usize,
+) -> Result<PassedHeaders, NoSettings> {
+    let names = &arguments.passed;
     let refused = |why: String| NoSettings::Usage(format!("--pass-header: {why}"));
     for name in names {
         if name.eq_ignore_ascii_case("Authorization") && !matches!(proof, Proof::Kernel) {
             let why = "`Authorization` has the token for `serve` here, which no server gets";
             return Err(refused(why.to_owned()));
+        }
+        let mut set = arguments.upstream_header.iter();
+        if set.any(|(set, _)| set.eq_ignore_ascii_case(name)) {
+            let why = format!("`{name}` is set by --upstream-header: the server would get two");
+            return Err(refused(why));
         }
         // With any value.
         let header = [(name.clone(), String::new())];
@@ -386,7 +396,7 @@ fn settings(mut arguments: Arguments, config: &Config) -> Result<Settings, NoSet
         arguments.access.proof(listen)?,
         arguments.access.identity(listen)?,
     );
-    let passed = passed(&arguments.passed, &proof, config.http.sessions)?;
+    let passed = passed(&arguments, &proof, config.http.sessions)?;
     let (target, what) = target(&mut arguments, config)?;
     let start = if arguments.no_start {
         Start::Never

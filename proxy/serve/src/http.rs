@@ -28,7 +28,7 @@ use crate::live::Live;
 use crate::modern;
 use crate::protected_resource;
 use crate::refusal::Refusal;
-use crate::settings::{Proof, Settings};
+use crate::settings::Settings;
 use crate::table::Table;
 
 /// Where it is served.
@@ -173,7 +173,7 @@ async fn admitted(
         }
         Err(refusal) => {
             let mut response = refusal.into_response();
-            if let Proof::Jwt(_) = settings.proof {
+            if settings.proof.jwt().is_some() {
                 let (uri, headers) = (request.uri(), request.headers());
                 let at = request.extensions().get::<At>();
                 let path = at.map_or_else(|| uri.path(), |At(path)| path);

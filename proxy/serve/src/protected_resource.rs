@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::admission::{authority, check_origin};
 use crate::jwt::Jwt;
 use crate::refusal::Refusal;
-use crate::settings::{Proof, Settings, Target};
+use crate::settings::{Settings, Target};
 
 /// Where the metadata is; behind it stands the path of the resource.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
@@ -24,11 +24,8 @@ const PROTOCOL: &str = "x-forwarded-proto";
 /// Where each of several servers is, beside all of them as one.
 const SINGLES: &str = "/servers/";
 
-/// The route of the metadata, where there is an issuer. Nobody has a token yet who asks for it. `whole`: the path of MCP.
+/// The route of the metadata. Nobody has a token yet who asks for it. `whole`: the path of MCP.
 pub(crate) fn router(settings: &Arc<Settings>, whole: &'static str) -> Router {
-    let Proof::Jwt(_) = &settings.proof else {
-        return Router::new();
-    };
     Router::new()
         .route(WELL_KNOWN, get(metadata))
         .route(&format!("{WELL_KNOWN}/{{*path}}"), get(metadata))
@@ -41,17 +38,17 @@ async fn metadata(
 ) -> Result<impl IntoResponse, Refusal> {
     let (uri, headers) = (request.uri(), request.headers());
     check_origin(uri, headers, &settings)?;
+    let unknown = |message: String| Refusal::new(StatusCode::NOT_FOUND, message);
+    let jwt = settings.proof.jwt();
+    let jwt = jwt.ok_or_else(|| unknown("nobody issues tokens for this server".into()))?;
     let are_several = matches!(settings.target, Target::Servers(_));
     let path = match uri.path().strip_prefix(WELL_KNOWN) {
         Some("" | "/") => whole,
         Some(path) if path == whole || are_several && path.starts_with(SINGLES) => path,
         _ => {
             let message = format!("nothing is served there: ask for {WELL_KNOWN}{whole}");
-            return Err(Refusal::new(StatusCode::NOT_FOUND, message));
+            return Err(unknown(message));
         }
-    };
-    let Proof::Jwt(jwt) = &settings.proof else {
-        return Err(Refusal::new(StatusCode::NOT_FOUND, "no token is needed"));
     };
     let resource = resource(jwt, &origin(uri, headers), path);
     let metadata = json!({
@@ -75,9 +72,10 @@ fn resource(jwt: &Jwt, origin: &str, path: &str) -> String {
 
 /// By which scheme, host and port the client has come.
 fn origin(uri: &Uri, headers: &HeaderMap) -> String {
-    let is_tls = headers
-        .get(PROTOCOL)
-        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"https"));
+    // Of several proxies, the first one speaks with the client.
+    let said = headers.get(PROTOCOL).and_then(|value| value.to_str().ok());
+    let first = said.and_then(|said| said.split(',').next());
+    let is_tls = first.is_some_and(|first| first.trim().eq_ignore_ascii_case("https"));
     let scheme = if is_tls { "https" } else { "http" };
     let host = authority(uri, headers).map(|host| host.to_string());
     format!("{scheme}://{}", host.unwrap_or_default())

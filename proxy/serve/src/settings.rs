@@ -115,3 +115,13 @@ pub enum Proof {
     /// Each request shows a token that somebody else has issued, and that can be verified.
     Jwt(Jwt),
 }
+
+impl Proof {
+    /// Whose tokens are shown, where somebody issues them.
+    pub fn jwt(&self) -> Option<&Jwt> {
+        match self {
+            Self::Jwt(jwt) => Some(jwt),
+            Self::Kernel | Self::Token(_) => None,
+        }
+    }
+}

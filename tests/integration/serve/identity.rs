@@ -74,15 +74,11 @@ impl Drop for Issuer {
     }
 }
 
-fn behind_issuer(world: &World, more: &[&str]) -> Serve {
-    behind(world, ISSUER, "mcp", more)
-}
-
-/// For tokens of this issuer and audience, signed by a key in the file `keys`.
-fn behind(world: &World, issuer: &str, audience: &str, more: &[&str]) -> Serve {
+/// Options for tokens of this issuer and audience, signed by a key in the file `keys`.
+fn options(world: &World, issuer: &str, audience: &str) -> Vec<String> {
     let keys = world.root().join("keys");
     let keys = keys.to_str().expect("UTF-8");
-    let options = [
+    [
         "--name",
         "test",
         "--jwt-issuer",
@@ -91,8 +87,19 @@ fn behind(world: &World, issuer: &str, audience: &str, more: &[&str]) -> Serve {
         audience,
         "--jwt-keys",
         keys,
-    ];
-    world.serve(&[&options[..], more].concat(), &tiny(world))
+    ]
+    .map(String::from)
+    .to_vec()
+}
+
+/// `serve` with these options, and more, before this server.
+fn serving(world: &World, options: &[String], more: &[&str], server: &[String]) -> Serve {
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    world.serve(&[&options[..], more].concat(), server)
+}
+
+fn behind_issuer(world: &World) -> Serve {
+    serving(world, &options(world, ISSUER, "mcp"), &[], &tiny(world))
 }
 
 fn bearer(client: &mut HttpClient, token: &str) {
@@ -116,7 +123,7 @@ fn a_token_of_each_kind_of_key_is_taken_and_a_refreshed_one_keeps_the_session() 
     let world = world("");
     let _daemon = world.daemon();
     let mut issuer = Issuer::new(&world);
-    let mut serve = behind_issuer(&world, &[]);
+    let mut serve = behind_issuer(&world);
     let mut client = serve.client();
     bearer(&mut client, &issuer.token("rs", &json!({}), &json!({})));
     client.initialize("2025-11-25");
@@ -154,7 +161,7 @@ fn a_token_that_is_not_valid_is_refused_with_the_words_of_rfc_6750() {
     let world = world("");
     let _daemon = world.daemon();
     let mut issuer = Issuer::new(&world);
-    let serve = behind_issuer(&world, &[]);
+    let serve = behind_issuer(&world);
     let mut client = serve.client();
     let bare = client.begin("2025-11-25", &[]);
     let metadata = format!(
@@ -238,7 +245,13 @@ fn who_needs_a_token_reads_where_to_get_one() {
     std::fs::write(&keys, key).expect("written");
     const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
     for audience in ["mcp", "https://notes.example/mcp"] {
-        let serve = behind(&world, ISSUER, audience, &["--host", "notes.example"]);
+        let more = ["--host", "notes.example"];
+        let serve = serving(
+            &world,
+            &options(&world, ISSUER, audience),
+            &more,
+            &tiny(&world),
+        );
         let client = serve.client();
         let read = |path: &str, headers: &[(&str, &str)]| {
             let mut reply = client.ask_at("GET", path, headers, "");
@@ -253,7 +266,10 @@ fn who_needs_a_token_reads_where_to_get_one() {
             assert_eq!(read(path, &[]), (200, expected(&own)), "{path}");
         }
         // Behind a proxy that speaks TLS.
-        let tls = [("Host", "notes.example"), ("X-Forwarded-Proto", "https")];
+        let tls = [
+            ("Host", "notes.example"),
+            ("X-Forwarded-Proto", "https, http"),
+        ];
         let public = expected("https://notes.example/mcp");
         assert_eq!(read(WELL_KNOWN, &tls), (200, public));
         let refused = client.ask("POST", &tls, PING);
@@ -272,10 +288,7 @@ fn who_needs_a_token_reads_where_to_get_one() {
     }
     // Each of several servers is a resource of its own.
     write_down(&world, &["a", "b"].map(|name| (name, small(&world))));
-    let keys = keys.to_str().expect("UTF-8");
-    let issuer = ["--jwt-issuer", ISSUER, "--jwt-audience", "mcp"];
-    let options = [&["--name", "all", "--all", "--jwt-keys", keys], &issuer[..]];
-    let serve = world.serve(&options.concat(), &[]);
+    let serve = serving(&world, &options(&world, ISSUER, "mcp"), &["--all"], &[]);
     let client = serve.client();
     let single = format!("http://{}{WELL_KNOWN}/servers/a", client.at);
     let refused = client.ask_at("POST", "/servers/a", &[], PING);
@@ -316,17 +329,8 @@ fn the_official_client_signs_in_by_itself() {
     let port = OwnPort::take();
     let at = format!("127.0.0.1:{}", port.number);
     let url = format!("http://{at}/mcp");
-    let keys = world.root().join("keys");
-    let options = [
-        "--name",
-        "test",
-        "--jwt-issuer",
-        &issuer,
-        "--jwt-audience",
-        &url,
-        "--jwt-keys",
-        keys.to_str().expect("UTF-8"),
-    ];
+    let options = options(&world, &issuer, &url);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let _serve = world.serve_at(&at, &options, &tiny(&world));
     writeln!(child.stdin.as_mut().expect("piped"), "{url}").expect("told");
     let told: Value = serde_json::from_str(&line()).expect("JSON");
@@ -341,19 +345,9 @@ fn the_callers_of_mcp_2026_07_28_are_who_their_tokens_say() {
     let world = world("");
     let _daemon = world.daemon();
     let mut issuer = Issuer::new(&world);
-    let keys = world.root().join("keys");
-    let keys = keys.to_str().expect("UTF-8");
-    let options = [
-        "--name",
-        "test",
-        "--jwt-issuer",
-        ISSUER,
-        "--jwt-audience",
-        "mcp",
-        "--jwt-keys",
-        keys,
-    ];
-    let mut serve = world.serve(&options, &["node".into(), fixture("node/eras.mjs")]);
+    let options = options(&world, ISSUER, "mcp");
+    let eras = ["node".into(), fixture("node/eras.mjs")];
+    let mut serve = serving(&world, &options, &[], &eras);
     let mut client = serve.client();
     for (sub, count) in [("ann", "1"), ("bob", "1"), ("ann", "2")] {
         bearer(

@@ -121,6 +121,7 @@ fn a_client_s_own_header_reaches_the_server_and_is_part_of_whose_the_session_is(
         ("Cookie", &[][..], "cookies are kept"),
         ("Mcp-Session-Id", &[], "it is set here"),
         ("Authorization", &["--token"], "the token for `serve`"),
+        ("X-Key", &["--upstream-header", "x-key=a"], "would get two"),
     ] {
         let words = [&["serve"], &options[..], more, &["--pass-header", name]].concat();
         let refused = world.sessiond(&words).output().expect("it runs");
