@@ -19,7 +19,7 @@ use mcp_sessiond_proto::debug::{
 use mcp_sessiond_proto::facts::{Facts, FactsRequest, LearnRequest};
 use mcp_sessiond_proto::service::Sessiond;
 use mcp_sessiond_proto::services::{
-    FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceLoss,
+    FindRequest, NoteLossRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceLoss,
     ServiceLossesRequest, ServiceSecret,
 };
 use mcp_sessiond_proto::sessions::{
@@ -37,7 +37,7 @@ use mcp_sessiond_proto::tasks::{
     CreateTaskRequest, ListTasksRequest, Task, TaskRef, UpdateTaskRequest, WaitTaskRequest,
 };
 use mcp_sessiond_proto::types::{LeaseRef, LossToldRequest, StoreRequest, Stored};
-use mcp_sessiond_proto::{ClaimRequest, Claimed, Error};
+use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, LossRecord};
 use tarpc::context::Context;
 
 use crate::awaited::Awaited;
@@ -196,6 +196,7 @@ rpcs! {
     lease_service     (ServeRequest)       -> Served            | change claim_us          | engine;
     release_service   (ServiceLease)       -> ()                | change claim_us          | engine;
     service_secret    (SecretRequest)      -> ServiceSecret     | change change_session_us | peer;
+    note_loss         (NoteLossRequest)    -> LossRecord        | change change_session_us | engine;
     find_backend      (FindRequest)        -> Option<Backend>   | read   read_session_us   | peer;
     keep_backend      (KeepRequest)        -> Kept              | change change_session_us | peer;
     backend_started   (StartedRequest)     -> ()                | change change_session_us | engine;

@@ -69,6 +69,20 @@ pub enum Loss {
     /// The host closed the former server, and started the next one too late for a reconnect. Nothing
     /// is lost.
     ClosedEarlier,
+    /// The server at a URL does not know the session any more.
+    Forgotten,
+    /// Some nodes of the server at a URL know the session, and others don't.
+    Scattered,
+    /// The session with the server at a URL was begun with another login of the user's, perhaps with
+    /// another account.
+    OtherLogin,
+    /// The session was begun at another URL, or with other headers.
+    OtherEntry,
+    /// The session with the server at a URL was begun by a host that introduced itself with other
+    /// words.
+    OtherHost,
+    /// The server at a URL does not answer in the session.
+    Silent,
 }
 
 /// A server takes the place of one that was lost, and why that was, in words that follow a colon.
@@ -91,7 +105,7 @@ impl LossRecord {
 
 impl Loss {
     /// All of them, in the order in which they are numbered on record.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 23] = [
         Self::Sibling,
         Self::Several,
         Self::Crowd,
@@ -109,7 +123,27 @@ impl Loss {
         Self::Hung,
         Self::UnknownHost,
         Self::ClosedEarlier,
+        Self::Forgotten,
+        Self::Scattered,
+        Self::OtherLogin,
+        Self::OtherEntry,
+        Self::OtherHost,
+        Self::Silent,
     ];
+
+    /// Whether this is a session with a server at a URL: whoever speaks with that has found it.
+    #[must_use]
+    pub fn is_remote(self) -> bool {
+        matches!(
+            self,
+            Self::Forgotten
+                | Self::Scattered
+                | Self::OtherLogin
+                | Self::OtherEntry
+                | Self::OtherHost
+                | Self::Silent
+        )
+    }
 
     /// Whether this is a rule about the host, and nothing was lost.
     #[must_use]
@@ -133,6 +167,9 @@ impl Loss {
                 | Self::Conversations
                 | Self::UnknownHost
                 | Self::ClosedEarlier
+                | Self::OtherLogin
+                | Self::OtherEntry
+                | Self::OtherHost
         )
     }
 
@@ -149,6 +186,12 @@ impl Loss {
     /// What a host or a client is told that gets another server: what is, and why.
     #[must_use]
     pub fn notice(self) -> String {
+        if self.is_remote() {
+            return format!(
+                "a new session was begun, since {}: what was in the previous one is lost",
+                self.sentence()
+            );
+        }
         let begins = match self.is_rule() {
             true => "a fresh server",
             false => "this server begins afresh",
@@ -215,6 +258,14 @@ impl Loss {
                  server ends with its connection; `--resume cut` keeps it where the host kills its server, `--resume always` also \
                  where it closes it, and a row in `[[hosts]]` says so for all servers of the host"
             }
+            Self::Forgotten => "the server has forgotten the previous session",
+            Self::Scattered => {
+                "the server has several nodes, and the requests of one session do not all reach the same node"
+            }
+            Self::OtherLogin => "the previous session belongs to another login",
+            Self::OtherEntry => "the URL or the headers have changed",
+            Self::OtherHost => "the host introduces itself differently now",
+            Self::Silent => "the server does not answer in the previous session",
             Self::Conversations => {
                 "this host runs many conversations in one process (`resume` is `never`), so a server ends with its connection; \
                  `--resume always` keeps it"

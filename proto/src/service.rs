@@ -17,8 +17,9 @@ use crate::debug::{
 };
 use crate::error::Error;
 use crate::facts::{Facts, FactsRequest, LearnRequest};
+use crate::losses::LossRecord;
 use crate::services::{
-    FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceLoss,
+    FindRequest, NoteLossRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceLoss,
     ServiceLossesRequest, ServiceSecret,
 };
 use crate::sessions::{
@@ -119,6 +120,9 @@ service! {
     /// The user of a claim with `confirms_loss` was told of losses that it carried; or the client of a
     /// service's session of what that has lost.
     async fn loss_told(request: LossToldRequest) -> Result<(), Error>;
+    /// Puts on record what the holder of a service's lease has found to be lost. It takes the place of
+    /// what was lost of the same server before.
+    async fn note_loss(request: NoteLossRequest) -> Result<LossRecord, Error>;
     /// Ends the lease. The session stays, for the next instance with the same key.
     async fn release(request: LeaseRef) -> Result<(), Error>;
 

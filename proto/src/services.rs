@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::losses::LossRecord;
+use crate::losses::{Loss, LossRecord};
 use crate::names::{BackendName, RequestId, ServiceName};
 use crate::types::{Epoch, SessionId};
 
@@ -57,6 +57,24 @@ pub struct FindRequest {
     /// The name of the backend, where the session has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<BackendName>,
+}
+
+/// Something that a session of a service had is lost, which the holder of the service's lease has
+/// found: it goes on record until its client was told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoteLossRequest {
+    /// The service.
+    pub service: ServiceName,
+    /// The epoch of the lease on it.
+    pub epoch: Epoch,
+    /// The session.
+    pub session: SessionId,
+    /// The member of a list that was lost. None: the session's only server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<BackendName>,
+    /// Why.
+    pub because: Loss,
 }
 
 /// Asks what sessions of services have lost, and their clients were not told of.

@@ -25,9 +25,13 @@ KILLS = {
 # says `restart` or `stop` between two connections; sockets are deleted, and the front is killed.
 OTHERS = ["stop", "close", "leave", "probe", "claim", "hang", "records", "edit", "restart", "halt", "sockets"]
 # `serve` has no front that claims; a shared server has another host, and nobody edits it.
+# A server elsewhere has no keeper, and may forget its sessions.
+ELSEWHERE = {kind: victims for kind, victims in KILLS.items() if "keeper" not in victims} | {
+    "session": ["session"], "front+session": ["session", "front"], "all elsewhere": ["front", "daemon", "server"]}
 KINDS = {entry: [*KILLS, *OTHERS] for entry in ENTRIES} | {
     entry: [*KILLS, "stop", "close", "hang", "records"] for entry in OVER_HTTP} | {
-    "shared": [*KILLS, "stop", "close", "leave", "probe", "claim", "hang", "records"]}
+    "shared": [*KILLS, "stop", "close", "leave", "probe", "claim", "hang", "records"],
+    "serve-upstream": [*ELSEWHERE, "stop", "close", "hang", "records"]}
 # Those by which a host leaves in an orderly way, and those that may end a server that nobody has killed.
 CLOSES = ["close", "leave"]
 MAY_END = {"edit": re.compile(r"edited|has changed|differs|was changed|another command"), "sockets": re.compile(r"afresh|fresh|socket|hang|reach"),
@@ -47,13 +51,14 @@ CONFIRMED = 0.2
 RULE, OF_RULE = re.compile(r"--resume|conversation|closed|begins afresh"), re.compile(r"--resume")
 # Seconds from a close in which the host reconnects for sure, and after which it surely does not.
 AGAIN, LEFT = 0.7, 1.3
-LOSS = re.compile(r"the server has ended \(|begins afresh|the keeper of the server had ended")
+LOSS = re.compile(r"the server has ended \(|begins afresh|the keeper of the server had ended|a new session was begun")
 # The standard error of the other host, and what its calls were refused with.
 OTHER = ["other.err", "other-refusals"]
 RESUMED = "resumed the server that has been running"
 # What names each cause.
 REASONS = {
-    "server": re.compile(r"signal: 9|SIGKILL|server exited while no host was connected"),
+    "server": re.compile(r"signal: 9|SIGKILL|server exited while no host was connected|has forgotten the previous session"),
+    "session": re.compile(r"has forgotten the previous session"),
     "keeper": re.compile(r"keeper of the server had ended|process that kept the previous server (was killed|has ended)"),
 }
 
@@ -187,7 +192,7 @@ class Campaign:
                 await self.until(lambda: any(words[3] == call.key for words in world.ledger("call")))
             else:
                 await asyncio.sleep(chance.random() * 0.005)
-        victims = KILLS.get(kind, [])
+        victims = {**KILLS, **ELSEWHERE}.get(kind, [])
         if kind in ("probe", "claim"):
             victims = ["front", chance.choice(["server", "keeper"])]
         if kind in CLOSES:
@@ -210,13 +215,15 @@ class Campaign:
         else:
             await self.kill(victims, name)
         gate.touch()
-        if self.entry in OVER_HTTP and victims == ["keeper"] and self.when == "between":
-            await self.on_record(name)
+        # Of a server elsewhere `serve` hears by the stream that belongs to no call, where there is one.
+        if self.when == "between" and (victims == ["keeper"] and self.entry in OVER_HTTP or world.upstream and world.temper == "answers"
+                                       and victims in (["server"], ["session"])):
+            await self.on_record(name, "killed" if victims == ["keeper"] else "forgotten")
         if "front" in victims:
             await self.come_back(kind)
         if call:
             await self.done(call)
-        touched = [name] if {"server", "keeper"} & set(victims) or kind in MAY_END else []
+        touched = [name] if {"server", "keeper", "session"} & set(victims) or kind in MAY_END else []
         calls = await self.settle(touched)
         await self.named(victims, name, former)
         if self.was_cut or "front" in victims or kind in CLOSES:
@@ -231,6 +238,9 @@ class Campaign:
     async def kill(self, victims, name):
         world, pids = self.world, []
         for victim in self.chance.sample(victims, len(victims)):
+            if victim == "session":
+                os.kill(world.upstream.pid, signal.SIGUSR1)
+                continue
             pid = {"server": world.server, "keeper": world.keeper}[victim](name) if victim in ("server", "keeper") else (
                 await world.daemon() if victim == "daemon" else world.serve.pid if self.entry in OVER_HTTP else self.host.process.pid)
             if pid is None:
@@ -241,13 +251,17 @@ class Campaign:
             world.serves.clear()
         await world.kill(pids)
         self.note("killed", victims, pids)
+        if world.upstream and "server" in victims:
+            await world.upstream.wait()
+            await asyncio.sleep(self.chance.random() * 0.3)
+            await world.start_upstream()
 
-    async def on_record(self, name):
+    async def on_record(self, name, because):
         """The loss of this server is on record until its client was told."""
         end = time.monotonic() + LINE
         while time.monotonic() < end:
             lost = json.loads((await self.world.say("status", "--json"))[1])["lost"]
-            if any(loss["because"] == "killed" and (loss["of"] or name).partition("#")[0] == name[0] for loss in lost):
+            if any(loss["because"] == because and (loss["of"] or name).partition("#")[0] == name[0] for loss in lost):
                 return
         self.bad("silent", f"`status` does not know that {name} is lost: {lost}")
 
@@ -355,7 +369,7 @@ class Campaign:
 
     async def stop(self, name):
         """The keeper is stopped for a while, in which the host may also come back."""
-        pid, seconds = self.world.keeper(name), 0.3 + self.chance.random() * 1.2
+        pid, seconds = self.world.upstream.pid if self.world.upstream else self.world.keeper(name), 0.3 + self.chance.random() * 1.2
         comes_back = self.was_cut = self.entry not in OVER_HTTP and self.chance.random() < 0.5
         if pid is None:
             return self.bad("lost", f"there is no keeper of {name}")

@@ -336,7 +336,7 @@ fn server_of_a_url(world: &World) {
     server.kill();
     server.start_again();
     assert_eq!(client.count(), 1);
-    let told = "a new session was begun, since the server has forgotten the previous one";
+    let told = "a new session was begun, since the server has forgotten the previous session";
     client.pipe.errors.wait(told);
     assert_eq!(client.count(), 2);
     assert_eq!(client.pipe.errors.text().matches(told).count(), 1);

@@ -485,7 +485,9 @@ impl Registry {
                 self.served
                     .insert(*process, Served::of_service(&of, &keeper));
                 match edited {
-                    Some(now) => self.note_service_loss(&of, Some(now), Loss::Edited),
+                    Some(now) => {
+                        self.note_service_loss(&of, Some(now), Loss::Edited);
+                    }
                     None => why.into_iter().for_each(|why| {
                         self.note_service_loss(&of, keeper.of.clone(), why);
                     }),

@@ -118,7 +118,7 @@ impl Registry {
         of: &ServiceSession,
         backend: Option<BackendName>,
         because: Loss,
-    ) {
+    ) -> LossRecord {
         self.forget_service_losses(|other, loss| other == of && loss.of == backend);
         if self.service_losses.len() >= SERVICE_LOSSES_MAX
             && let Some((id, _)) = self.service_losses.pop_first()
@@ -128,7 +128,25 @@ impl Registry {
         let loss = self.next_loss(backend, because);
         self.effects
             .push(Effect::Save(Record::ServiceLoss(of.clone(), loss.clone())));
-        self.service_losses.insert(loss.id, (of.clone(), loss));
+        self.service_losses
+            .insert(loss.id, (of.clone(), loss.clone()));
+        loss
+    }
+
+    /// The process that serves this session has found that something of it is lost.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest, or another process's.
+    pub fn note_loss_of(
+        &mut self,
+        of: &ServiceSession,
+        epoch: Epoch,
+        process: ProcessId,
+        backend: Option<BackendName>,
+        because: Loss,
+    ) -> Result<LossRecord, Error> {
+        self.serves(&of.0, epoch, process)?;
+        Ok(self.note_service_loss(of, backend, because))
     }
 
     fn forget_service_losses(&mut self, which: impl Fn(&ServiceSession, &LossRecord) -> bool) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId};
 use mcp_sessiond_proto::backends::Kept;
 use mcp_sessiond_proto::services::{
-    ServeRequest, Served, ServiceLease, ServiceLoss, ServiceLossesRequest,
+    NoteLossRequest, ServeRequest, Served, ServiceLease, ServiceLoss, ServiceLossesRequest,
 };
 use mcp_sessiond_proto::time::now_ms;
 use mcp_sessiond_proto::{Epoch, Error, LossId, LossRecord, SessionId};
@@ -110,6 +110,28 @@ impl Engine {
                 })
                 .collect()
         })
+    }
+
+    /// Puts on record what the holder of a service's lease has found to be lost.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest, or another process's; or when the records can't be
+    /// written.
+    pub async fn note_loss(
+        &self,
+        peer: &PinnedProcess,
+        request: NoteLossRequest,
+    ) -> Result<LossRecord, Error> {
+        let NoteLossRequest {
+            service,
+            epoch,
+            session,
+            of,
+            because,
+        } = request;
+        let whose = (service, session);
+        self.tell_and_keep(|registry| registry.note_loss_of(&whose, epoch, peer.id(), of, because))
+            .await
     }
 
     /// The client of a service's session was told of what that has lost.

@@ -347,6 +347,7 @@ fn the_methods_are_those_of_the_service() {
         StoreToken => "store_token",
         RejectToken => "reject_token",
         LossTold => "loss_told",
+        NoteLoss => "note_loss",
         Release => "release",
         CreateSession => "create_session",
         OpenSession => "open_session",
@@ -414,6 +415,9 @@ fn the_methods_are_those_of_the_service() {
             "store_token" => json!({"session": "s", "epoch": "1", "token": "aGk="}),
             "reject_token" | "release" | "find_backend" => json!({"session": "s", "epoch": "1"}),
             "loss_told" => json!({"session": "s", "epoch": "1", "losses": ["7"]}),
+            "note_loss" => {
+                json!({"service": "web", "epoch": "1", "session": "s", "because": "forgotten"})
+            }
             "service_secret" => json!({"service": "web", "rotate": true, "request": "r"}),
             "lease_service" => json!({"service": "web"}),
             "release_service" => json!({"service": "web", "epoch": "1"}),

@@ -2,16 +2,24 @@
 
 use std::fmt;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use mcp_sessiond_client::{Session, SessionId, StreamId};
+use mcp_sessiond_client::{Loss, Session, SessionId, StreamId};
 use mcp_sessiond_http_session::messages::Id;
 use mcp_sessiond_proto::{BackendName, LossId, LossRecord, begins_afresh};
 use mcp_sessiond_proxy::server::service::{self, Service};
 use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::{Instant, sleep};
 
 use crate::refusal::Refusal;
+
+/// How long a loss waits for a daemon that can put it on record: longer than one takes to start again.
+const RECORD_WAIT: Duration = Duration::from_secs(5);
+
+/// The pause before the daemon is asked again.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The backend is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -115,6 +123,27 @@ impl Losses {
         }
     }
 
+    /// Something that the daemon can't know of is lost of a session of this service: it goes on record
+    /// there, so that a next process tells it if this one is killed. If the daemon does not answer for
+    /// long, this process alone tells it.
+    pub async fn record(
+        &self,
+        service: &Service,
+        session: &SessionId,
+        of: Option<&BackendName>,
+        because: Loss,
+    ) {
+        let until = Instant::now() + RECORD_WAIT;
+        let loss = loop {
+            match service.note_loss(session, of, because).await {
+                Ok(record) => break ServerLoss::recorded(&record, service, session),
+                Err(error) if error.passes() && Instant::now() < until => sleep(PAUSE).await,
+                Err(_) => break ServerLoss::unrecorded(notice(of, because)),
+            }
+        };
+        self.note(loss);
+    }
+
     /// Takes what was lost since the last time.
     pub fn take(&self) -> Vec<ServerLoss> {
         std::mem::take(&mut *self.lock())
@@ -122,6 +151,15 @@ impl Losses {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<ServerLoss>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a client is told of it: of that server of a list, where `of` is given.
+fn notice(of: Option<&BackendName>, because: Loss) -> String {
+    let notice = because.notice();
+    match of {
+        Some(of) => format!("{}: {notice}", of.in_list()),
+        None => notice,
     }
 }
 

@@ -92,7 +92,22 @@ impl Upstreams {
             return Err(elsewhere());
         }
         let losses = Losses::default();
-        let state = InSession::of(session, self.stores.clone(), losses.clone());
+        losses
+            .note_recorded(&self.service, session.id(), None)
+            .await;
+        let state = InSession {
+            store: ResumeStore::of(
+                self.stores.clone(),
+                session.reference(),
+                "upstream",
+                |what| {
+                    warn(what);
+                },
+            ),
+            service: self.service.clone(),
+            session: session.id().clone(),
+            losses: losses.clone(),
+        };
         let kept = state.store.read().await?;
         let remote = self.shown(session).map_err(no_server)?;
         let connected = connect(remote, Some(&kept), Arc::new(state), Ids::Same);
@@ -236,19 +251,12 @@ impl Backend for Upstream {
 #[derive(Debug)]
 struct InSession {
     store: ResumeStore,
+    service: Service,
     session: SessionId,
     losses: Losses,
 }
 
 impl InSession {
-    fn of(session: &Session, control: Control, losses: Losses) -> Self {
-        Self {
-            store: ResumeStore::of(control, session.reference(), "upstream", |what| warn(what)),
-            session: session.id().clone(),
-            losses,
-        }
-    }
-
     async fn write(&self, values: BTreeMap<String, Option<String>>) -> Result<(), SessionError> {
         loop {
             match self.store.write(values.clone()).await {
@@ -281,12 +289,16 @@ impl SaveState for InSession {
         .boxed()
     }
 
-    fn tell(&self, news: News) {
-        match news.is_loss() {
-            // Whoever tells the client says so here, too.
-            true => self.losses.note(ServerLoss::unrecorded(news.to_string())),
-            false => warn(format_args!("session {}: {news}", self.session)),
+    fn tell(&self, news: News) -> BoxFuture<'_, ()> {
+        async move {
+            let (service, session) = (&self.service, &self.session);
+            match news {
+                // Whoever tells the client says so here, too.
+                News::Lost(because) => self.losses.record(service, session, None, because).await,
+                news => warn(format_args!("session {session}: {news}")),
+            }
         }
+        .boxed()
     }
 }
 

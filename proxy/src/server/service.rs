@@ -20,13 +20,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use mcp_sessiond_client::{Control, Options as ControlOptions, SessionError, Start};
+use mcp_sessiond_client::{Control, Loss, Options as ControlOptions, SessionError, Start};
 use mcp_sessiond_process::executable;
 use mcp_sessiond_proto::backends::{StopReason, StopRequest};
 use mcp_sessiond_proto::client::Client;
 use mcp_sessiond_proto::debug::Page;
 use mcp_sessiond_proto::facts::ServerDigest;
-use mcp_sessiond_proto::services::{FindRequest, ServeRequest, ServiceLease, ServiceLossesRequest};
+use mcp_sessiond_proto::services::{
+    FindRequest, NoteLossRequest, ServeRequest, ServiceLease, ServiceLossesRequest,
+};
 use mcp_sessiond_proto::types::LossToldRequest;
 use mcp_sessiond_proto::{
     BackendName, Epoch, Error, KeeperName, LossId, LossRecord, ServiceName, SessionId, paths,
@@ -348,6 +350,27 @@ impl Service {
         let listed = control.ask(Client::list_service_losses, request);
         let listed = listed.await.unwrap_or_default();
         listed.into_iter().map(|listed| listed.loss).collect()
+    }
+
+    /// Puts on record that something of a session of this service is lost: where `of` is given, of that
+    /// server of a list.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub async fn note_loss(
+        &self,
+        session: &SessionId,
+        of: Option<&BackendName>,
+        because: Loss,
+    ) -> Result<LossRecord, SessionError> {
+        let request = NoteLossRequest {
+            service: self.0.name.clone(),
+            epoch: self.epoch(),
+            session: session.clone(),
+            of: of.cloned(),
+            because,
+        };
+        self.0.control.ask(Client::note_loss, request).await
     }
 
     /// The client of a session of this service was told of these losses. If the daemon can't be told,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mcp_sessiond_jsonrpc::id::normal;
 use mcp_sessiond_jsonrpc::id_prefix::{answering, asked_by};
-use mcp_sessiond_proto::RequestId;
+use mcp_sessiond_proto::{Loss, RequestId};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
@@ -176,7 +176,7 @@ pub async fn connect(
             ..known.without_session()
         };
         if was_there {
-            keep.tell(News::OtherEntry);
+            keep.tell(News::Lost(Loss::OtherEntry)).await;
         }
     }
     let (said, from) = mpsc::channel(WAITING_MAX);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_jsonrpc::message::{Kind, Line};
+use mcp_sessiond_proto::Loss;
 use mcp_sessiond_proto::backends::relayed_max;
 use mcp_sessiond_relay::verdict::{
     Refusal, SessionState, Verdict, error_message, names_session, said, without_secrets,
@@ -23,7 +24,7 @@ use crate::events::Events;
 use crate::login::{Bearer, LoginError};
 use crate::messages::CallFailure;
 use crate::remote::{Remote, RemoteError};
-use crate::session_headers::{Loss, SessionHeaders};
+use crate::session_headers::SessionHeaders;
 use crate::tls::use_ring;
 use crate::url::without_query;
 

@@ -9,6 +9,7 @@ use mcp_sessiond_jsonrpc::id::normal;
 use mcp_sessiond_jsonrpc::message::{Kind, Line};
 use mcp_sessiond_jsonrpc::one_line;
 use mcp_sessiond_jsonrpc::readable::Readable;
+use mcp_sessiond_proto::Loss;
 use mcp_sessiond_relay::verdict::names_session;
 use serde::Deserialize;
 use serde_json::Value;
@@ -20,7 +21,7 @@ use crate::ledger::SessionRecord;
 use crate::link::{Link, NewSession};
 use crate::messages::{CallFailure, answered, messages};
 use crate::news::News;
-use crate::session_headers::{Loss, SessionHeaders};
+use crate::session_headers::SessionHeaders;
 
 /// How long a repeated handshake may take.
 const WAIT: Duration = Duration::from_secs(30);
@@ -33,16 +34,6 @@ const ID: &str = r#""mcp-sessiond-initialize""#;
 
 /// What tells hosts that a server has other things than before.
 const LISTS: [&str; 3] = ["tools", "resources", "prompts"];
-
-impl From<Loss> for News {
-    fn from(loss: Loss) -> Self {
-        match loss {
-            Loss::Forgotten => Self::Forgotten,
-            Loss::Scattered => Self::Scattered,
-            Loss::OtherLogin => Self::OtherLogin,
-        }
-    }
-}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -111,12 +102,12 @@ impl Link {
         let news = if is_same {
             match timeout(PING_WAIT, self.ping(&stamp)).await {
                 Ok(news) => news?,
-                Err(_) => News::Silent,
+                Err(_) => News::Lost(Loss::Silent),
             }
         } else {
-            News::OtherHost
+            News::Lost(Loss::OtherHost)
         };
-        self.tell(news);
+        self.tell(news).await;
         match former.result.as_ref().filter(|_| news == News::Resumed) {
             Some(result) => {
                 self.takes_up(former.clone());
@@ -129,7 +120,7 @@ impl Link {
                 Ok(true)
             }
             None => {
-                if matches!(news, News::OtherHost | News::Silent) {
+                if matches!(news, News::Lost(Loss::OtherHost | Loss::Silent)) {
                     // Nobody comes back to it. It may be gone, or hang.
                     drop(
                         timeout(PING_WAIT, self.wire.try_once(&HttpRequest::Delete, &stamp)).await,
@@ -148,11 +139,11 @@ impl Link {
         let reply = match self.wire.ask(&HttpRequest::Post(PING.into()), stamp).await {
             Ok(replied) => replied.reply,
             // The connection broke.
-            Err(CallFailure::Unknown(_)) => return Ok(News::Silent),
+            Err(CallFailure::Unknown(_)) => return Ok(News::Lost(Loss::Silent)),
             Err(why) => return Err(why),
         };
         let text = match reply {
-            Reply::Lost(loss, _) => return Ok(loss.into()),
+            Reply::Lost(loss, _) => return Ok(News::Lost(loss)),
             Reply::Message(text) => Some(text),
             Reply::Events(mut events) => loop {
                 match events.next().await {
@@ -170,7 +161,7 @@ impl Link {
             },
             Reply::Taken(_) | Reply::Refused(..) | Reply::Denied(_) => None,
         };
-        Ok(text.map_or(News::Silent, |text| pong(&text)))
+        Ok(text.map_or(News::Lost(Loss::Silent), |text| pong(&text)))
     }
 
     /// The server has forgotten this session of its: repeats the handshake that is on record, and
@@ -186,23 +177,17 @@ impl Link {
         }
         // What is still said in it is not for the host, whether or not there will be another one.
         self.losses.send_replace(());
+        let name = self.wire.name();
         let forgotten = match loss {
-            Loss::Forgotten => format!(
-                "the server {:?} has forgotten the session",
-                self.wire.name()
-            ),
-            Loss::Scattered => format!(
-                "some nodes of the server {:?} know the session, and others don't",
-                self.wire.name()
-            ),
-            Loss::OtherLogin => {
-                format!(
-                    "the session with the server {:?} belongs to another login",
-                    self.wire.name()
-                )
+            Loss::Scattered => {
+                format!("some nodes of the server {name:?} know the session, and others don't")
             }
+            Loss::OtherLogin => {
+                format!("the session with the server {name:?} belongs to another login")
+            }
+            _ => format!("the server {name:?} has forgotten the session"),
         };
-        let capabilities = match timeout(WAIT, self.repeat()).await {
+        let capabilities = match timeout(WAIT, self.repeat(loss)).await {
             Ok(Ok(capabilities)) => capabilities,
             Ok(Err(InitializeError::ForNow(why))) => return Err(format!("{forgotten}: {why}")),
             Ok(Err(InitializeError::Refused)) => {
@@ -212,7 +197,6 @@ impl Link {
             }
             Err(_) => return Err(format!("{forgotten}, and does not answer `initialize`")),
         };
-        self.tell(News::from(loss));
         let mut numbers = self.numbers();
         for list in LISTS
             .into_iter()
@@ -228,8 +212,8 @@ impl Link {
         Ok(())
     }
 
-    /// Repeats the handshake. Returns what the server can do.
-    async fn repeat(&self) -> Result<Value, InitializeError> {
+    /// Repeats the handshake, since the former session is lost. Returns what the server can do.
+    async fn repeat(&self, loss: Loss) -> Result<Value, InitializeError> {
         let passing = |why: CallFailure| match why {
             CallFailure::Unknown(why) | CallFailure::NotSent(why) => InitializeError::ForNow(why),
         };
@@ -253,6 +237,7 @@ impl Link {
             Reply::Taken(_) | Reply::Message(_) | Reply::Events(_) => {}
         }
         let capabilities = session.capabilities.clone();
+        self.tell(News::Lost(loss)).await;
         // Only now: a server may refuse what comes before `notifications/initialized`.
         self.has_session(session, true).await;
         Ok(capabilities)
@@ -329,7 +314,7 @@ fn pong(text: &Bytes) -> News {
     let read = Line::of(text, &copy);
     let mut messages = read.messages();
     let (Some(message), None) = (messages.next(), messages.next()) else {
-        return News::Silent;
+        return News::Lost(Loss::Silent);
     };
     let names_it = |error: &str| names_session(error.as_bytes());
     match message.kind {
@@ -340,9 +325,9 @@ fn pong(text: &Bytes) -> News {
                 .and_then(Readable::sent)
                 .is_some_and(names_it) =>
         {
-            News::Forgotten
+            News::Lost(Loss::Forgotten)
         }
-        _ => News::Silent,
+        _ => News::Lost(Loss::Silent),
     }
 }
 

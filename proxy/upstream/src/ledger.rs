@@ -42,9 +42,11 @@ pub trait SaveState: fmt::Debug + Send + Sync + 'static {
     /// They come again then, with what is to be kept next, or after a second.
     fn keep(&self, values: BTreeMap<String, Option<String>>) -> BoxFuture<'_, bool>;
 
-    /// Something that the user should know of.
-    fn tell(&self, news: News) {
+    /// Something that the user should know of. Of a loss this returns once a next process would tell
+    /// it, if this one does not: what takes the place of the lost session is kept after that.
+    fn tell(&self, news: News) -> BoxFuture<'_, ()> {
         let _ = news;
+        Box::pin(std::future::ready(()))
     }
 }
 

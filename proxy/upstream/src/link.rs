@@ -161,8 +161,8 @@ impl Link {
     }
 
     /// The user should know this.
-    pub(super) fn tell(&self, news: News) {
-        self.keep.tell(news);
+    pub(super) async fn tell(&self, news: News) {
+        self.keep.tell(news).await;
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
@@ -382,7 +382,8 @@ impl Link {
                     News::FormerUnknown
                 } else {
                     News::FormerAnswered
-                });
+                })
+                .await;
             }
             return self.ledger.confirmed(number);
         };

@@ -53,7 +53,7 @@ impl Link {
                         // It would be as large if it was asked for again.
                         stream.skip(events.too_large());
                         if !std::mem::replace(&mut has_told, true) {
-                            self.tell(News::TooLarge);
+                            self.tell(News::TooLarge).await;
                         }
                         sleep(pause).await;
                         pause = (pause * 2).min(PAUSE_MAX);

@@ -60,15 +60,3 @@ impl SessionHeaders {
         !is_begun || self.login.as_deref() == login
     }
 }
-
-/// Why a session can't be used any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Loss {
-    /// The server does not know it.
-    Forgotten,
-    /// Some of its nodes know it, and others don't.
-    Scattered,
-    /// It was begun with another login of the user's, perhaps with another account. Nothing was
-    /// sent.
-    OtherLogin,
-}

@@ -35,8 +35,9 @@ impl SaveState for Telling {
         std::future::ready(true).boxed()
     }
 
-    fn tell(&self, news: News) {
+    fn tell(&self, news: News) -> BoxFuture<'_, ()> {
         let _ = self.0.send(news);
+        std::future::ready(()).boxed()
     }
 }
 
@@ -449,7 +450,7 @@ async fn the_stream_of_a_session_ends_with_it_and_the_next_one_has_its_own() {
     assert_eq!(test.hears().await["params"]["data"], "own");
     test.asked("tools/call").await.result("", json!({})).await;
     assert_eq!(test.hears().await["id"], 8);
-    assert_eq!(test.news.recv().await, Some(News::Forgotten));
+    assert_eq!(test.news.recv().await, Some(News::Lost(mcp_sessiond_proto::Loss::Forgotten)));
 }
 
 #[tokio::test]

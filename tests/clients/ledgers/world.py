@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import tempfile
@@ -12,9 +13,9 @@ from pathlib import Path
 from harness import PROGRAM, PYTHON, kill_marked, processes, start_of
 
 HERE = Path(__file__).resolve().parent
-ENTRIES = ["wrap", "name", "at", "all", "lazy", "shared", "serve", "serve-all"]
+ENTRIES = ["wrap", "name", "at", "all", "lazy", "shared", "serve", "serve-all", "serve-upstream"]
 # Those that one server, or a list, is reached by over HTTP.
-OVER_HTTP = ["serve", "serve-all"]
+OVER_HTTP = ["serve", "serve-all", "serve-upstream"]
 # Those whose servers belong to the host, and go on as its row says.
 OF_HOST = ["wrap", "at", "all", "lazy"]
 # What the host's row says: nothing ends a server; a variable names the conversation, of which there are two; there is no row.
@@ -59,6 +60,8 @@ class World:
         self.other_command = [PYTHON, "-I", "-S", str(HERE / "host.py"), *self.command]
         # Of `serve`: its process, its port, whether it listens, and what it has told its clients.
         self.serve, self.port, self.serves, self.notices = None, 0, asyncio.Event(), []
+        # Of a server elsewhere: its process and its port. No port that another program may be given in the meantime.
+        self.upstream, self.upstream_port = None, random.randrange(10_000, 30_000)
         # What calls were refused with, by who made them.
         self.refusals = {}
 
@@ -118,11 +121,15 @@ class World:
                 if mine in environment and arguments[1:2] == [verb] and Path(arguments[0]).name == PROGRAM.name]
 
     def living(self, name):
-        """The pids of its processes that live."""
+        """The pids of its processes that live. A server elsewhere keeps a session that nobody comes back to."""
+        if self.upstream:
+            return []
         return [pid for pid in self.starts(name) if start_of(pid)]
 
     def server(self, name):
         """The pid of the server that was started last; None where it has ended."""
+        if self.upstream:
+            return self.upstream.pid
         started = self.starts(name)
         return started[-1] if started and start_of(started[-1]) else None
 
@@ -161,7 +168,10 @@ class World:
 
     async def start_serve(self):
         """Starts `serve`, and waits until it listens."""
-        command = [str(PROGRAM), "serve", "--listen", f"127.0.0.1:{self.port}", "--name", "kills", *(["--all"] if self.entry == "serve-all" else ["--", *self._server("a")])]
+        if self.entry == "serve-upstream" and not self.upstream:
+            await self.start_upstream()
+        servers = {"serve-all": ["--all"], "serve-upstream": ["--upstream", f"http://127.0.0.1:{self.upstream_port}/mcp"]}
+        command = [str(PROGRAM), "serve", "--listen", f"127.0.0.1:{self.port}", "--name", "kills", *servers.get(self.entry, ["--", *self._server("a")])]
         for _ in range(50):
             with open(self.root / "serve.err", "ab") as errors:
                 self.serve = await asyncio.create_subprocess_exec(
@@ -175,6 +185,19 @@ class World:
             await self.serve.wait()
             await asyncio.sleep(0.1)
         raise RuntimeError(f"serve does not listen: {(self.root / 'serve.err').read_text()[-1000:]}")
+
+    async def start_upstream(self):
+        """Starts the server elsewhere, and waits until it listens: again where it did, for its clients."""
+        for _ in range(100):
+            command = [PYTHON, "-I", "-S", str(HERE / "http_server.py"), str(self.upstream_port), str(self.ledger_path), self.temper]
+            with open(self.root / "upstream.err", "ab") as errors:
+                self.upstream = await asyncio.create_subprocess_exec(
+                    *command, env=self.environment, cwd=self.root, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=errors)
+            if await self.upstream.stdout.readline():
+                return
+            await self.upstream.wait()
+            await asyncio.sleep(0.05)
+        raise RuntimeError(f"the server does not listen: {(self.root / 'upstream.err').read_text()[-1000:]}")
 
     async def close(self, kept=None):
         """Ends whatever is left, by pid, and keeps in `kept` what a failure needs to be understood."""

@@ -4,9 +4,10 @@ mod edits;
 mod kills;
 mod resume_state;
 
-use mcp_sessiond_tests::{Daemon, HttpClient, Raw, Reply, Serve, World};
+use mcp_sessiond_tests::{Daemon, HttpClient, Raw, Reply, Serve, Upstream, World};
 use serde_json::{Value, json};
 
+use crate::remote::express;
 use crate::several::{able, entry, small, write_down};
 use crate::world;
 
@@ -19,6 +20,17 @@ pub(super) fn serving(configuration: &str) -> (World, Daemon, Serve) {
     write_down(&world, &NAMES.map(|name| (name, able(&world))));
     let serve = world.serve(&["--name", "test", "--all"], &[]);
     (world, daemon, serve)
+}
+
+/// A server here and one elsewhere, `far`, behind one `serve`.
+pub(super) fn with_one_elsewhere(configuration: &str) -> (World, Daemon, Upstream, Serve) {
+    let world = world(configuration);
+    let daemon = world.daemon();
+    let far = express(&world, &["events"]);
+    let entries = [("near", able(&world)), ("far", json!({"url": far.url}))];
+    write_down(&world, &entries);
+    let serve = world.serve(&["--name", "test", "--all"], &[]);
+    (world, daemon, far, serve)
 }
 
 /// What a list has, by name.

@@ -160,10 +160,42 @@ fn what_a_server_elsewhere_has_forgotten_is_told() {
     server.kill();
     server.start_again();
     let told = [increment(&mut client), increment(&mut client)].concat();
-    let forgotten = "a new session was begun, since the server has forgotten the previous one: what was in that is lost";
+    let forgotten = "a new session was begun, since the server has forgotten the previous session: what was in the previous one is lost";
     assert_eq!(told, [forgotten]);
     let said = serve.errors.text();
     assert_eq!(said.matches(forgotten).count(), 1, "{said}");
+}
+
+/// It is found by the stream that belongs to no call, so that nobody is told: of one server, and of a member
+/// of a list.
+#[test]
+#[ignore = "needs node"]
+fn what_a_server_elsewhere_has_forgotten_is_told_by_the_next_serve() {
+    let forgotten = "a new session was begun, since the server has forgotten the previous session: what was in the previous one is lost";
+    for is_list in [false, true] {
+        let (world, _daemon, mut server, mut serve) = match is_list {
+            false => upstream::behind("http.hold_ms = 30000", &[]),
+            true => bundle::with_one_elsewhere("http.hold_ms = 30000"),
+        };
+        let tool = if is_list {
+            "far_increment"
+        } else {
+            "increment"
+        };
+        let mut client = serve.connected("2025-11-25");
+        assert_eq!(client.text(tool, &json!({})), "1");
+        server.kill();
+        server.start_again();
+        until_lost(&world, 1);
+        let on_record = &lost(&world)[0];
+        assert_eq!(on_record["because"], "forgotten", "{on_record}");
+        serve.kill();
+        serve.start_again();
+        let told = told(&mut client.call(tool, &json!({})));
+        let of = if is_list { "far: " } else { "" };
+        assert_eq!(told, [format!("{of}{forgotten}")]);
+        until_lost(&world, 0);
+    }
 }
 
 /// Also over a daemon that is killed.

@@ -53,8 +53,13 @@ impl SaveState for InSession {
         })
     }
 
-    fn tell(&self, news: News) {
-        self.store.print(&news);
+    fn tell(&self, news: News) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            match news {
+                News::Lost(because) => self.store.lost(because).await,
+                news => self.store.print(&news),
+            }
+        })
     }
 }
 

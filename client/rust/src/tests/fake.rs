@@ -19,7 +19,7 @@ use mcp_sessiond_proto::frame::Budget;
 use mcp_sessiond_proto::hello::{Answer, FRAME_MAX, Hello};
 use mcp_sessiond_proto::service::Sessiond as Service;
 use mcp_sessiond_proto::services::{
-    FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceLoss,
+    FindRequest, NoteLossRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceLoss,
     ServiceLossesRequest, ServiceSecret,
 };
 use mcp_sessiond_proto::sessions::{
@@ -39,7 +39,7 @@ use mcp_sessiond_proto::tasks::{
 use mcp_sessiond_proto::types::{
     LeaseRef, LossToldRequest, Outcome, StoreRequest, Stored, TokenStatus,
 };
-use mcp_sessiond_proto::{ClaimRequest, Claimed, Epoch, Error, Token, codec, paths};
+use mcp_sessiond_proto::{ClaimRequest, Claimed, Epoch, Error, LossRecord, Token, codec, paths};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -444,6 +444,9 @@ impl Service for Daemon {
         unreachable!("not asked")
     }
     async fn loss_told(self, _: Context, _: LossToldRequest) -> Result<(), Error> {
+        unreachable!("not asked")
+    }
+    async fn note_loss(self, _: Context, _: NoteLossRequest) -> Result<LossRecord, Error> {
         unreachable!("not asked")
     }
     async fn find_facts(self, _: Context, _: FactsRequest) -> Facts {

@@ -212,6 +212,16 @@ fn what_a_session_has_lost_is_on_record_with_its_reason_until_it_was_told() {
     assert_eq!(lost(&bench), []);
     keep(&mut bench, 54);
     exit(&mut bench, 54);
+    // What only the holder of the lease can know.
+    let forgotten = |bench: &mut Bench, by| {
+        let (registry, why) = (&mut bench.registry, Loss::Forgotten);
+        registry.note_loss_of(&of, Epoch(1), process(by), None, why)
+    };
+    forgotten(&mut bench, 2).expect_err("another process");
+    let first = forgotten(&mut bench, 1).expect("its lease");
+    let again = forgotten(&mut bench, 1).expect("its lease");
+    assert!(again.id > first.id);
+    assert_eq!(lost(&bench), [Loss::Forgotten], "one that is told once");
     bench.registry.end_service_session(&of);
     assert_eq!(lost(&bench), [], "the session has ended");
 }

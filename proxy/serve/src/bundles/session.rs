@@ -23,7 +23,7 @@ use mcp_sessiond_proxy::server::remote::{ResumeStore, StoreUsers};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use super::source::{InheritedCalls, KeeperSource, Links, RunningServer};
+use super::source::{InheritedCalls, KeeperSource, Links, RunningServer, noting_losses};
 use super::{Common, Listing};
 use crate::backend::{Backend, Ended, Losses, ServerLine, ServerLoss};
 use crate::stderr::warn;
@@ -90,7 +90,8 @@ impl BundleBackend {
                 let source = |server: &Server| -> Arc<dyn Source> {
                     let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
                     let (name, print) = (&server.name, |what: &dyn fmt::Display| warn(what));
-                    let store = ResumeStore::of(common.stores.clone(), of.clone(), name, print);
+                    let store = ResumeStore::of(common.stores.clone(), of.clone(), name, print)
+                        .on_loss(noting_losses(server, &common.service, &id, &losses));
                     Arc::new(KeeperSource {
                         found: Mutex::new(found.remove(name)),
                         server: server.clone(),

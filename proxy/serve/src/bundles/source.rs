@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::{BoxFuture, join_all};
 use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Receipt, Source, TrackedLine, WAITING};
-use mcp_sessiond_client::SessionId;
+use mcp_sessiond_client::{Loss, SessionId};
 use mcp_sessiond_http_session::messages::Id;
 use mcp_sessiond_http_session::substitute::outcome_unknown;
 use mcp_sessiond_jsonrpc::id_prefix::{from_asked, tagged};
@@ -19,7 +19,7 @@ use mcp_sessiond_proxy::front::bundle::{Launch, Server};
 use mcp_sessiond_proxy::id_prefix::with_id_prefix;
 use mcp_sessiond_proxy::server::connector::connect_unkept;
 use mcp_sessiond_proxy::server::remote::ResumeStore;
-use mcp_sessiond_proxy::server::service::{Backend, Command, Message, NoBackend, Running};
+use mcp_sessiond_proxy::server::service::{Backend, Command, Message, NoBackend, Running, Service};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -306,6 +306,12 @@ impl Source for KeeperSource {
                         (shared.program(), environment, home)
                     }
                     Launch::Remote(server) => {
+                        if let Some(of) = self.server.keeper_name() {
+                            let (service, losses) = (&self.common.service, &self.losses);
+                            losses
+                                .note_recorded(service, &self.session, Some(&of))
+                                .await;
+                        }
                         let mut remote = server.connector(self.store.clone());
                         let pipe = connect_unkept(&mut *remote).await?;
                         return Ok(self.remote(pipe));
@@ -339,6 +345,26 @@ impl Source for KeeperSource {
             started
                 .map(|backend| self.attached(backend, InheritedCalls::default()))
                 .map_err(start_failure)
+        })
+    }
+}
+
+/// What takes up that the session with a remote server of the list is lost.
+pub(super) fn noting_losses(
+    server: &Server,
+    service: &Service,
+    session: &SessionId,
+    losses: &Losses,
+) -> impl Fn(Loss) -> BoxFuture<'static, ()> + Send + Sync + 'static {
+    let (of, service) = (server.keeper_name(), service.clone());
+    let (session, losses) = (session.clone(), losses.clone());
+    move |because| {
+        let (of, service) = (of.clone(), service.clone());
+        let (session, losses) = (session.clone(), losses.clone());
+        Box::pin(async move {
+            losses
+                .record(&service, &session, of.as_ref(), because)
+                .await;
         })
     }
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mcp_sessiond_client::{Control, Options, SessionError};
+use futures::future::BoxFuture;
+use mcp_sessiond_client::{Control, Loss, Options, SessionError};
 use mcp_sessiond_proto::client::Client;
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::sessions::SessionRef;
@@ -36,6 +37,9 @@ const DIGEST: usize = 16;
 /// Prints a line on our standard error.
 type Print = dyn Fn(&dyn Display) + Send + Sync;
 
+/// Takes up what is lost of the session with the server. Returns once that can't be forgotten.
+type OnLoss = dyn Fn(Loss) -> BoxFuture<'static, ()> + Send + Sync;
+
 /// Values by their keys, and how to print. Clones share the values.
 #[derive(Clone)]
 pub struct ResumeStore {
@@ -43,6 +47,8 @@ pub struct ResumeStore {
     state: Option<Arc<SessionState>>,
     name: String,
     stderr: Arc<Print>,
+    /// None: it is printed.
+    on_loss: Option<Arc<OnLoss>>,
     /// Which use of the store this is. What an earlier one would write is not written any more.
     user: u64,
     newest: Arc<AtomicU64>,
@@ -138,9 +144,28 @@ impl ResumeStore {
             state: None,
             name: name.to_owned(),
             stderr,
+            on_loss: None,
             user: 0,
             newest: Arc::default(),
             leaving,
+        }
+    }
+
+    /// The same, where what is lost of the session with the server is not printed, but taken up.
+    pub fn on_loss(
+        self,
+        on_loss: impl Fn(Loss) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Self {
+        let on_loss: Option<Arc<OnLoss>> = Some(Arc::new(on_loss));
+        Self { on_loss, ..self }
+    }
+
+    /// The session with the server is lost. Returns once its user was told, or is told by a next
+    /// process if this one is killed.
+    pub async fn lost(&self, because: Loss) {
+        match &self.on_loss {
+            Some(on_loss) => on_loss(because).await,
+            None => self.print(&because.notice()),
         }
     }
 

@@ -5,10 +5,8 @@ use mcp_sessiond_tests::{Daemon, HttpClient, Reply, Serve, World, signal, until}
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::{NAMES, begin, count, of_each, serving, text};
-use crate::remote::express;
-use crate::several::{able, backend, write_down};
-use crate::world;
+use super::{NAMES, begin, count, of_each, serving, text, with_one_elsewhere};
+use crate::several::backend;
 use crate::wrap::{gate, open};
 
 /// `serve` in front of the servers, and a call of `slow` under way at each.
@@ -218,14 +216,7 @@ fn assert_lost(calling: &mut Calling, back: &mut [Reply]) {
 #[test]
 #[ignore = "needs node"]
 fn serve_in_front_of_a_remote_server() {
-    let world = world("");
-    let _daemon = world.daemon();
-    let mut far = express(&world, &["events"]);
-    write_down(
-        &world,
-        &[("near", able(&world)), ("far", json!({"url": far.url}))],
-    );
-    let mut serve = world.serve(&["--name", "test", "--all"], &[]);
+    let (_world, _daemon, mut far, mut serve) = with_one_elsewhere("");
     let mut client = serve.connected("2025-11-25");
     assert_eq!(count(&mut client, "far_increment"), 1);
     serve.kill();
@@ -242,7 +233,7 @@ fn serve_in_front_of_a_remote_server() {
     assert_eq!(count(&mut client, "far_increment"), 1);
     serve
         .errors
-        .wait("far: a new session was begun, since the server has forgotten the previous one");
+        .wait("far: a new session was begun, since the server has forgotten the previous session");
     // What its client ends is not gone on with.
     client.ask("DELETE", &[], "").must_be(204);
     let mut client = serve.connected("2025-11-25");
