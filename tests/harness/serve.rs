@@ -72,8 +72,23 @@ impl World {
     /// When it does not listen.
     #[must_use]
     pub fn serve_at(&self, listen: &str, options: &[&str], server: &[String]) -> Serve {
-        let mut command =
-            self.sessiond(&[&["serve", "--listen", listen, "--no-start"], options].concat());
+        self.serve_by(
+            &[&["--listen", listen, "--no-start"], options].concat(),
+            server,
+        )
+    }
+
+    /// As [`World::serve`], but it starts a daemon where none runs.
+    ///
+    /// # Panics
+    /// When it does not listen.
+    #[must_use]
+    pub fn serve_with_daemon(&self, options: &[&str], server: &[String]) -> Serve {
+        self.serve_by(&[&["--listen", FREE_PORT], options].concat(), server)
+    }
+
+    fn serve_by(&self, options: &[&str], server: &[String]) -> Serve {
+        let mut command = self.sessiond(&[&["serve"], options].concat());
         if !server.is_empty() {
             command.arg("--").args(server);
         }

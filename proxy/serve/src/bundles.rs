@@ -155,7 +155,7 @@ impl Bundles {
             settings: bundle,
             hold: settings.hold,
             control: reporting,
-            stores: ResumeStore::control(&Options::default().start(Start::Never)),
+            stores: ResumeStore::control(&Options::default().start(settings.start.clone())),
             is_leaving: Arc::default(),
             ended: Eras::default(),
         })))

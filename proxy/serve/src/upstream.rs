@@ -13,9 +13,7 @@ use axum::http::{HeaderName, HeaderValue};
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use mcp_sessiond_client::{
-    Control, Error, Options, Session, SessionError, SessionId, Start, StreamId,
-};
+use mcp_sessiond_client::{Control, Error, Options, Session, SessionError, SessionId, StreamId};
 use mcp_sessiond_http_session::messages::Id;
 use mcp_sessiond_jsonrpc::id_prefix::parts;
 use mcp_sessiond_proxy::server::remote::ResumeStore;
@@ -81,7 +79,9 @@ impl Upstreams {
             service,
             remote: remote.clone(),
             passed: settings.passed.clone(),
-            stores: ResumeStore::control(&Options::default().start(Start::Never)),
+            // An answer waits until it is written how far its stream has come: nobody else may miss a
+            // daemon that was killed meanwhile.
+            stores: ResumeStore::control(&Options::default().start(settings.start.clone())),
             hold: settings.hold,
         })
     }

@@ -450,7 +450,10 @@ async fn the_stream_of_a_session_ends_with_it_and_the_next_one_has_its_own() {
     assert_eq!(test.hears().await["params"]["data"], "own");
     test.asked("tools/call").await.result("", json!({})).await;
     assert_eq!(test.hears().await["id"], 8);
-    assert_eq!(test.news.recv().await, Some(News::Lost(mcp_sessiond_proto::Loss::Forgotten)));
+    assert_eq!(
+        test.news.recv().await,
+        Some(News::Lost(mcp_sessiond_proto::Loss::Forgotten))
+    );
 }
 
 #[tokio::test]

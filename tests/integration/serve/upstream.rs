@@ -1,7 +1,12 @@
 //! Servers that speak Streamable HTTP themselves, behind `serve --upstream`: they are killed, and
 //! so is `serve`, in the middle of calls.
 
-use mcp_sessiond_tests::{Daemon, HttpClient, OwnPort, Reply, Serve, Upstream, World, until};
+use std::time::Duration;
+
+use mcp_sessiond_tests::{
+    Daemon, HttpClient, OwnPort, Reply, Serve, Upstream, World, signal, until,
+};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::wrap::{gate, open};
@@ -211,6 +216,31 @@ fn calls_notifications_and_questions_pass() {
             server.told.wait_from(before, &["closed"]);
         }
         assert_eq!(server.handshakes(), 3);
+    }
+}
+
+/// Whenever it is killed. Nobody but `serve` misses it.
+#[test]
+#[ignore = "needs node"]
+fn a_daemon_that_is_killed_during_a_call_is_started_for_what_the_call_needs() {
+    let world = world("");
+    let server = world.upstream(&express(), &[]);
+    let options = ["--name", "test", "--upstream", &server.url];
+    let serve = world.serve_with_daemon(&options, &[]);
+    let mut client = serve.connected("2025-11-25");
+    for nth in 1..=60 {
+        // It starts a daemon that was killed behind the last answer.
+        let count = client.text("increment", &json!({}));
+        assert_eq!(count, (2 * nth - 1).to_string());
+        let pid = world.daemon_pid();
+        let killing = std::thread::spawn(move || {
+            // A call takes some milliseconds.
+            std::thread::sleep(Duration::from_micros(nth * 83));
+            signal(pid, Signal::SIGKILL);
+        });
+        let count = client.text("increment", &json!({}));
+        assert_eq!(count, (2 * nth).to_string());
+        killing.join().expect("it is ours");
     }
 }
 
