@@ -1,6 +1,9 @@
 //! `serve` of one name on several machines with one database: a session is served where its server
 //! runs.
 
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
 use mcp_sessiond_tests::{Daemon, HttpClient, Serve, World, until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -112,6 +115,75 @@ pub(crate) fn of_a_daemon_that_was_stopped_and_comes_back(url: &str) {
         (200, json!("1")),
         "others are served as before"
     );
+}
+
+/// Passes each connection on to one machine.
+struct Balancer {
+    url: String,
+    to: Arc<Mutex<String>>,
+}
+
+impl Balancer {
+    fn in_front_of(first: &Serve) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/mcp", listener.local_addr().expect("bound"));
+        let to = Arc::new(Mutex::new(first.at.clone()));
+        let now = to.clone();
+        // It ends with the process.
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let to = now.lock().expect("sound").clone();
+                if let Ok(server) = TcpStream::connect(to) {
+                    let again = |stream: &TcpStream| stream.try_clone().expect("a descriptor");
+                    let back = (again(&server), again(&client));
+                    for (mut from, mut to) in [(client, server), back] {
+                        std::thread::spawn(move || {
+                            let _ = std::io::copy(&mut from, &mut to);
+                            let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+                        });
+                    }
+                }
+            }
+        });
+        Self { url, to }
+    }
+}
+
+/// Official clients, each with a call under way: all of them hear of it, and go on in their sessions.
+#[test]
+#[ignore = "needs node and postgresql"]
+fn of_a_machine_that_is_gone_under_ten_clients() {
+    let database = crate::postgres::Schema::new();
+    let [(here, mut killed), (there, _daemon)] = machines(&database.url());
+    let (mut first, second) = (serve(&here), serve(&there));
+    let balancer = Balancer::in_front_of(&first);
+    let mut node = there.node_host();
+    let names: [String; 10] = std::array::from_fn(|nth| nth.to_string());
+    let calls = names.each_ref().map(|name| {
+        node.order(json!({"do": "connect", "as": name, "url": balancer.url}));
+        assert_eq!(node.count(name), 1);
+        node.begin_slow(name, &gate(&here, name))
+    });
+    second
+        .at
+        .clone_into(&mut balancer.to.lock().expect("sound"));
+    killed.kill();
+    first.kill();
+    for call in calls {
+        let error = node.text(call).expect_err("its server is gone");
+        let why = error["message"].as_str().expect("a sentence");
+        assert!(why.contains("outcome of this call is unknown"), "{why}");
+    }
+    for name in &names {
+        assert_eq!(node.count(name), 1, "a fresh server");
+        let told = format!(
+            r#""as":"{name}","method":"notifications/message","params":{{"level":"warning","logger":"mcp-sessiond","#
+        );
+        let told = node.told.wait(&told);
+        assert!(told.contains("this server begins afresh"), "{told}");
+    }
+    let sessions = there.listed("list_contents");
+    assert_eq!(sessions.len(), names.len(), "none has begun another one");
 }
 
 /// Requests without a session have a server on each machine: that of another one is nobody's here.
