@@ -6,6 +6,7 @@ mod codings;
 mod front;
 mod listening;
 mod login;
+mod nginx;
 mod oauth_example;
 mod pipe;
 mod strangers;

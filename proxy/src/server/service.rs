@@ -363,27 +363,49 @@ impl Service {
         of: Option<&BackendName>,
         because: Loss,
     ) -> Result<LossRecord, SessionError> {
-        let request = NoteLossRequest {
-            service: self.0.name.clone(),
-            epoch: self.epoch(),
-            session: session.clone(),
-            of: of.cloned(),
-            because,
+        let ask = || {
+            let request = NoteLossRequest {
+                service: self.0.name.clone(),
+                epoch: self.epoch(),
+                session: session.clone(),
+                of: of.cloned(),
+                because,
+            };
+            self.0.control.ask(Client::note_loss, request)
         };
-        self.0.control.ask(Client::note_loss, request).await
+        match ask().await {
+            Err(refused) if self.leases_again(&refused).await => ask().await,
+            noted => noted,
+        }
     }
 
     /// The client of a session of this service was told of these losses. If the daemon can't be told,
     /// it is told once more by the next process that serves the session.
     pub async fn losses_told(&self, session: &SessionId, losses: Vec<LossId>) {
-        let request = LossToldRequest {
-            session: session.clone(),
-            epoch: self.epoch(),
-            service: Some(self.0.name.clone()),
-            losses,
+        let ask = || {
+            let request = LossToldRequest {
+                session: session.clone(),
+                epoch: self.epoch(),
+                service: Some(self.0.name.clone()),
+                losses: losses.clone(),
+            };
+            self.0.control.ask(Client::loss_told, request)
         };
-        let told = self.0.control.ask(Client::loss_told, request);
-        drop(told.await);
+        if let Err(refused) = ask().await
+            && self.leases_again(&refused).await
+        {
+            drop(ask().await);
+        }
+    }
+
+    /// Whether this was refused since the daemon has lost its records, and the lease with them, and the
+    /// name is leased again.
+    async fn leases_again(&self, refused: &SessionError) -> bool {
+        let is_lost = matches!(
+            refused.refusal(),
+            Some(Error::LeaseEnded | Error::StaleEpoch { .. })
+        );
+        is_lost && self.lease_again().await.is_ok()
     }
 
     /// Attaches to a keeper. One that can't answer is waited for; the daemon ends one that hangs.

@@ -1,6 +1,8 @@
 //! What is lost behind `serve` is on record with its reason until the client was told, which it is with
 //! the answer to a call of a tool.
 
+use std::fs;
+
 use mcp_sessiond_tests::{Daemon, HttpClient, Reply, Serve, World, until};
 use serde_json::{Value, json};
 
@@ -173,7 +175,7 @@ fn what_a_server_elsewhere_has_forgotten_is_told() {
 fn what_a_server_elsewhere_has_forgotten_is_told_by_the_next_serve() {
     let forgotten = "a new session was begun, since the server has forgotten the previous session: what was in the previous one is lost";
     for is_list in [false, true] {
-        let (world, _daemon, mut server, mut serve) = match is_list {
+        let (world, mut daemon, mut server, mut serve) = match is_list {
             false => upstream::behind("http.hold_ms = 30000", &[]),
             true => bundle::with_one_elsewhere("http.hold_ms = 30000"),
         };
@@ -184,6 +186,14 @@ fn what_a_server_elsewhere_has_forgotten_is_told_by_the_next_serve() {
         };
         let mut client = serve.connected("2025-11-25");
         assert_eq!(client.text(tool, &json!({})), "1");
+        // The lease on the name is lost with the records.
+        daemon.kill();
+        for end in ["", "-wal", "-shm"] {
+            drop(fs::remove_file(
+                world.directory().join(format!("sessions.db{end}")),
+            ));
+        }
+        daemon.start_again();
         server.kill();
         server.start_again();
         until_lost(&world, 1);
