@@ -128,8 +128,8 @@ fn about(entry: &Entry) -> String {
 /// Hosts that `setup` knows.
 pub(crate) fn hosts() -> Vec<CompletionCandidate> {
     let hosts = Host::value_variants().iter();
-    let named = hosts
-        .map(|host| CompletionCandidate::new(host.to_string()).help(Some(host.title().into())));
+    let named =
+        hosts.map(|host| CompletionCandidate::new(host.to_string()).help(Some(host.title.into())));
     named.collect()
 }
 

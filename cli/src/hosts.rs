@@ -13,13 +13,17 @@ pub(crate) mod tree;
 mod yaml;
 mod yaml_list;
 
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstObject, CstObjectProp, CstRootNode};
+use mcp_sessiond_daemon::config::{FileForm, KnownHost, ServersFile, known_hosts};
 use mcp_sessiond_process::regular_file;
-use mcp_sessiond_proto::paths::UserDirectories;
 use serde_json::Value;
 
 use self::yaml::{Kind, Yaml};
@@ -27,29 +31,56 @@ use self::yaml::{Kind, Yaml};
 /// Bytes that a host's file may have: Claude Code keeps a history in it.
 const FILE_MAX: u64 = 256 * 1024 * 1024;
 
-/// A host. Its name on the command line is the one in small letters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
-pub(crate) enum Host {
-    Claude,
-    ClaudeDesktop,
-    Vscode,
-    Cursor,
-    Codex,
-    Gemini,
-    Opencode,
-    Zed,
-    Cline,
-    Roo,
-    Windsurf,
-    Copilot,
-    Goose,
-    Qwen,
-    Kiro,
-    Kimi,
-    Openclaw,
-    Antigravity,
-    Amp,
-    Junie,
+/// The hosts whose files we know.
+static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
+    let host = |known: &'static KnownHost| {
+        let file = known.servers.as_ref()?;
+        Some(Host {
+            title: known.title(),
+            file,
+        })
+    };
+    known_hosts().filter_map(host).collect()
+});
+
+/// A host whose file we know: what its row in `hosts.toml` says of that.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Host {
+    /// What people call it.
+    pub(crate) title: &'static str,
+    file: &'static ServersFile,
+}
+
+impl Deref for Host {
+    type Target = ServersFile;
+
+    fn deref(&self) -> &ServersFile {
+        self.file
+    }
+}
+
+impl PartialEq for Host {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Host {}
+
+impl Hash for Host {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl ValueEnum for Host {
+    fn value_variants<'a>() -> &'a [Self] {
+        &HOSTS
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(&*self.file.name))
+    }
 }
 
 /// Why a host's file can't be used. What is in it is never part of the sentence.
@@ -65,208 +96,29 @@ pub(crate) enum HostError {
 }
 
 impl Host {
-    /// The files that this host reads the user's servers from, whether they are there or not; the
-    /// first one that has a name counts.
-    pub(crate) fn files(self, user: &UserDirectories) -> Vec<PathBuf> {
-        let named = |variable: &str| {
-            std::env::var_os(variable)
-                .filter(|value| !value.is_empty())
-                .map(PathBuf::from)
-        };
-        let UserDirectories {
-            home,
-            config,
-            application_data: data,
-        } = user;
-        let extension = |path: &str| data.join("Code/User/globalStorage").join(path);
-        match self {
-            Self::Claude => {
-                vec![
-                    named("CLAUDE_CONFIG_DIR")
-                        .unwrap_or_else(|| home.clone())
-                        .join(".claude.json"),
-                ]
-            }
-            Self::ClaudeDesktop => vec![data.join("Claude/claude_desktop_config.json")],
-            Self::Vscode => vec![data.join("Code/User/mcp.json")],
-            Self::Cursor => vec![home.join(".cursor/mcp.json")],
-            Self::Codex => {
-                vec![
-                    named("CODEX_HOME")
-                        .unwrap_or_else(|| home.join(".codex"))
-                        .join("config.toml"),
-                ]
-            }
-            Self::Gemini => vec![home.join(".gemini/settings.json")],
-            // opencode has it in .config on macOS, too.
-            Self::Opencode => ["opencode.json", "opencode.jsonc"]
-                .map(|name| config.join("opencode").join(name))
-                .into(),
-            Self::Zed => vec![config.join("zed/settings.json")],
-            Self::Cline => vec![
-                home.join(".cline/data/settings/cline_mcp_settings.json"),
-                extension("saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
-            ],
-            Self::Roo => {
-                vec![
-                    home.join(".roo/mcp.json"),
-                    extension("rooveterinaryinc.roo-cline/settings/mcp_settings.json"),
-                ]
-            }
-            Self::Windsurf => vec![home.join(".codeium/windsurf/mcp_config.json")],
-            Self::Copilot => vec![home.join(".copilot/mcp-config.json")],
-            Self::Qwen => vec![home.join(".qwen/settings.json")],
-            Self::Kiro => vec![home.join(".kiro/settings/mcp.json")],
-            // Kimi Code's, and that of the older Kimi CLI.
-            Self::Kimi => vec![
-                named("KIMI_CODE_HOME")
-                    .unwrap_or_else(|| home.join(".kimi-code"))
-                    .join("mcp.json"),
-                home.join(".kimi/mcp.json"),
-            ],
-            Self::Openclaw => vec![home.join(".openclaw/openclaw.json")],
-            // That of all its programs, and that of its older editor.
-            Self::Antigravity => vec![
-                home.join(".gemini/config/mcp_config.json"),
-                home.join(".gemini/antigravity/mcp_config.json"),
-            ],
-            Self::Amp => ["settings.json", "settings.jsonc"]
-                .map(|name| home.join(".config/amp").join(name))
-                .into(),
-            Self::Junie => vec![
-                named("JUNIE_HOME")
-                    .unwrap_or_else(|| home.join(".junie"))
-                    .join("mcp/mcp.json"),
-            ],
-            // On macOS, too.
-            Self::Goose => {
-                let own = named("GOOSE_PATH_ROOT").filter(|root| root.is_absolute());
-                vec![
-                    own.map_or_else(|| config.join("goose"), |root| root.join("config"))
-                        .join("config.yaml"),
-                ]
-            }
-        }
+    /// That of this name on the command line.
+    #[cfg(test)]
+    pub(crate) fn called(name: &str) -> Self {
+        let mut hosts = HOSTS.iter().copied();
+        hosts.find(|host| host.name == name).expect("a row")
     }
 
-    /// A file of this host's settings that may have servers, too, which it takes from there.
-    pub(crate) fn settings(self, user: &UserDirectories) -> Option<PathBuf> {
-        let settings = || user.application_data.join("Code/User/settings.json");
-        (self == Self::Vscode).then(settings)
-    }
-
-    /// What people call it.
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Self::Claude => "Claude Code",
-            Self::ClaudeDesktop => "Claude Desktop",
-            Self::Vscode => "VS Code",
-            Self::Cursor => "Cursor",
-            Self::Codex => "Codex",
-            Self::Gemini => "Gemini CLI",
-            Self::Opencode => "opencode",
-            Self::Zed => "Zed",
-            Self::Cline => "Cline",
-            Self::Roo => "Roo Code",
-            Self::Windsurf => "Windsurf",
-            Self::Copilot => "Copilot CLI",
-            Self::Goose => "Goose",
-            Self::Qwen => "Qwen Code",
-            Self::Kiro => "Kiro",
-            Self::Kimi => "Kimi",
-            Self::Openclaw => "OpenClaw",
-            Self::Antigravity => "Antigravity",
-            Self::Amp => "Amp",
-            Self::Junie => "Junie",
-        }
-    }
-
-    /// The host that people call so, if it has a file that we know.
-    pub(crate) fn titled(title: &str) -> Option<Self> {
-        let title = match title {
-            "Goose's desktop application" => "Goose",
-            title => title,
-        };
-        let mut hosts = Self::value_variants().iter().copied();
-        hosts.find(|host| host.title() == title)
+    /// The host whose file this one reads, if that is known.
+    pub(crate) fn of(known: &'static KnownHost) -> Option<Self> {
+        let file = known.reads()?;
+        HOSTS.iter().copied().find(|host| host.name == file.name)
     }
 
     /// The files that this host reads a project's servers from.
-    pub(crate) fn project_files(self, project: &Path) -> Vec<PathBuf> {
-        let name = match self {
-            Self::Claude => ".mcp.json",
-            Self::Vscode => ".vscode/mcp.json",
-            Self::Cursor => ".cursor/mcp.json",
-            Self::Codex => ".codex/config.toml",
-            Self::Gemini => ".gemini/settings.json",
-            Self::Opencode => {
-                return ["opencode.json", "opencode.jsonc"]
-                    .map(|name| project.join(name))
-                    .into();
-            }
-            Self::Zed => ".zed/settings.json",
-            Self::Roo => ".roo/mcp.json",
-            Self::Qwen => ".qwen/settings.json",
-            Self::Kiro => ".kiro/settings/mcp.json",
-            Self::Kimi => ".kimi-code/mcp.json",
-            Self::Antigravity => ".agents/mcp_config.json",
-            Self::Amp => {
-                return [".amp/settings.json", ".amp/settings.jsonc"]
-                    .map(|name| project.join(name))
-                    .into();
-            }
-            Self::Junie => ".junie/mcp/mcp.json",
-            Self::ClaudeDesktop
-            | Self::Cline
-            | Self::Windsurf
-            | Self::Copilot
-            | Self::Goose
-            | Self::Openclaw => {
-                return Vec::new();
-            }
-        };
-        vec![project.join(name)]
-    }
-
-    /// Whether it asks its user again to approve a server whose entry has changed. Claude Code
-    /// approves a project's server by its name, and does not (run).
-    pub(crate) fn asks_again(self) -> bool {
-        matches!(self, Self::Vscode | Self::Cursor)
-    }
-
-    /// Under which name the file has its servers.
-    pub(crate) fn key(self) -> &'static str {
-        match self {
-            Self::Vscode => "servers",
-            Self::Codex => "mcp_servers",
-            Self::Opencode | Self::Openclaw => "mcp",
-            Self::Zed => "context_servers",
-            Self::Goose => "extensions",
-            // One name with a point in it.
-            Self::Amp => "amp.mcpServers",
-            _ => "mcpServers",
-        }
-    }
-
-    /// Under which name the servers are within what [`key`](Self::key) names, where they are: of
-    /// OpenClaw always, of opencode from version 2 on.
-    pub(crate) fn inner_key(self) -> Option<&'static str> {
-        matches!(self, Self::Opencode | Self::Openclaw).then_some("servers")
+    pub(crate) fn in_project(self, project: &Path) -> impl Iterator<Item = PathBuf> {
+        let files = self.file.project_files.iter();
+        files.map(move |file| project.join(file))
     }
 
     /// Whether a member of that name is the servers, by the names of its own members: opencode's
     /// file may have had a server that is called so.
     pub(crate) fn is_inner<'a>(self, mut names: impl Iterator<Item = &'a str>) -> bool {
-        self == Self::Openclaw || !names.any(|name| ["type", "command", "url"].contains(&name))
-    }
-
-    /// Under which name an entry has its command.
-    pub(crate) fn command(self) -> &'static str {
-        if self == Self::Goose {
-            "cmd"
-        } else {
-            "command"
-        }
+        self.has_inner_alone() || !names.any(|name| ["type", "command", "url"].contains(&name))
     }
 
     /// The servers of a file of this host's, as they are written there, in its order. None: there
@@ -296,7 +148,7 @@ impl Host {
             self.check_names(&text)?;
             let mut members = self.members(&text)?;
             members.retain(|(_, entry)| !self.is_part(entry));
-            if self.has_switches() {
+            if self.has_switches {
                 self.switch_off(&text, &mut members)?;
             }
             Ok(members)
@@ -316,12 +168,6 @@ impl Host {
             checked.map_err(|why| format!("the server {:?}: {why}", server.name))?;
         }
         Ok(())
-    }
-
-    /// Whether the file may say beside the servers which of them are off: Gemini CLI's, and that of
-    /// Qwen Code, which was made from it.
-    fn has_switches(self) -> bool {
-        matches!(self, Self::Gemini | Self::Qwen)
     }
 
     /// Marks the servers that the file has switched off: by `mcp.excluded`, or by `mcp.allowed`
@@ -352,26 +198,41 @@ impl Host {
     /// # Errors
     /// When it is not of this host's form.
     fn members(self, text: &str) -> Result<Vec<(String, Value)>, String> {
-        match self {
-            Self::Codex => toml_members(text, self.key()),
-            Self::Goose => yaml_members(text, self.key()),
-            _ => {
+        match self.form {
+            FileForm::Toml => toml_members(text, &self.key),
+            FileForm::Yaml => yaml_members(text, &self.key),
+            FileForm::Json => {
                 if text.trim_start_matches('\u{feff}').trim().is_empty() {
                     return Ok(Vec::new());
                 }
                 let (_, object) = json_object(text)?;
                 match self.inner_object(&object) {
-                    Some(inner) => members_of(&inner, "servers"),
-                    None if self == Self::Openclaw => Ok(Vec::new()),
-                    None => members_of(&object, self.key()),
+                    Some(inner) => members_of(&inner, self.inner_key().unwrap_or_default()),
+                    None if self.has_inner_alone() => Ok(Vec::new()),
+                    None => members_of(&object, &self.key),
                 }
             }
         }
     }
 
+    /// Under which name an entry has its command.
+    pub(crate) fn command_key(self) -> &'static str {
+        &self.file.command
+    }
+
+    /// Whether the servers are always under [`inner_key`](Self::inner_key).
+    pub(crate) fn has_inner_alone(self) -> bool {
+        self.inner.as_ref().is_some_and(|inner| inner.always)
+    }
+
+    /// Under which name the servers are within what `key` names, where they are.
+    pub(crate) fn inner_key(self) -> Option<&'static str> {
+        self.file.inner.as_ref().map(|inner| &*inner.key)
+    }
+
     /// The object that has the servers under [`inner_key`](Self::inner_key), if there is one.
     fn inner_object(self, object: &CstObject) -> Option<CstObject> {
-        let outer = object.object_value(self.key())?;
+        let outer = object.object_value(&self.key)?;
         let inner = outer.object_value(self.inner_key()?)?;
         let names: Vec<String> = inner
             .properties()
@@ -388,7 +249,7 @@ impl Host {
     /// When it is not of this host's form.
     pub(crate) fn all_members(self, text: &str) -> Result<Vec<(String, Value)>, String> {
         let mut found = self.members(text)?;
-        let Some(projects) = self.projects() else {
+        let Some(projects) = &self.projects else {
             return Ok(found);
         };
         if text.trim().is_empty() {
@@ -404,7 +265,7 @@ impl Host {
             let Some(project) = project.object_value() else {
                 continue;
             };
-            let servers = members_of(&project, self.key())?;
+            let servers = members_of(&project, &self.key)?;
             found.extend(
                 servers
                     .into_iter()
@@ -414,29 +275,16 @@ impl Host {
         Ok(found)
     }
 
-    /// Whether an entry is a part of this host, and no server: Goose has some beside the servers.
+    /// Whether an entry is a part of this host, and no server.
     fn is_part(self, entry: &Value) -> bool {
-        let kind = entry
-            .get("type")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        self == Self::Goose && ["builtin", "platform", "frontend", "inline_python"].contains(&kind)
-    }
-
-    /// Under which name the file has what belongs to single projects of the user's, by their paths:
-    /// `claude mcp add` puts servers there.
-    pub(crate) fn projects(self) -> Option<&'static str> {
-        (self == Self::Claude).then_some("projects")
+        let kind = entry.get("type").and_then(Value::as_str);
+        kind.is_some_and(|kind| self.parts.iter().any(|part| part == kind))
     }
 }
 
 impl std::fmt::Display for Host {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(
-            self.to_possible_value()
-                .as_ref()
-                .map_or("", |value| value.get_name()),
-        )
+        formatter.write_str(&self.name)
     }
 }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use mcp_sessiond_client::CallError;
 use mcp_sessiond_client::{ConnectError, Connection, Directory, SessionId};
-use mcp_sessiond_daemon::config::host_title;
+use mcp_sessiond_daemon::config::{KnownHost, known_host};
 use mcp_sessiond_process::{self as process, PinnedProcess};
 use mcp_sessiond_proto::backends::{
     Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest,
@@ -254,10 +254,13 @@ async fn service_losses(connection: &Connection) -> Result<Vec<ServiceLoss>, Cal
 
 /// What people call a host; where that is not known, the name of its executable.
 fn host_title_of(host: &HostInfo) -> String {
-    let found = PinnedProcess::open(host.pid).ok();
-    let line = found.and_then(|found| process::command_line(&found).ok());
-    let title = line.as_ref().and_then(host_title);
-    title.map_or_else(|| host.name.clone(), str::to_owned)
+    known_of(host).map_or_else(|| host.name.clone(), |known| known.title().to_owned())
+}
+
+/// The row of a host.
+fn known_of(host: &HostInfo) -> Option<&'static KnownHost> {
+    let found = PinnedProcess::open(host.pid).ok()?;
+    known_host(&process::command_line(&found).ok()?)
 }
 
 fn losses_of(hosts: Vec<HostInfo>, of_services: Vec<ServiceLoss>) -> Vec<LostServer> {
@@ -420,13 +423,13 @@ impl Server {
             self.command.clone_from(&command);
         }
         let host = open(self.host).and_then(|host| process::command_line(&host).ok());
-        let Some(title) = host.as_ref().and_then(host_title) else {
+        let Some(known) = host.as_ref().and_then(known_host) else {
             return;
         };
-        self.host_name = Some(title.to_owned());
+        self.host_name = Some(known.title().to_owned());
         // A server that has a name of its own keeps it.
         let is_unnamed = self.program.as_deref() == Some(&*self.server);
-        if let Some(host) = Host::titled(title).filter(|_| is_unnamed)
+        if let Some(host) = Host::of(known).filter(|_| is_unnamed)
             && let Some(name) = names.of(host, &command, self.directory.as_deref())
         {
             self.server = name;

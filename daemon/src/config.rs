@@ -30,7 +30,7 @@ pub use applies::Applies;
 use applies::HeldValue;
 pub use backends::Backends;
 pub use bundle::Bundle;
-pub use hosts::{HostRow, host_title};
+pub use hosts::{FileForm, HostRow, KnownHost, ServersFile, known_host, known_hosts};
 pub use http::Http;
 pub use limits::Limits;
 pub use metrics::Metrics;

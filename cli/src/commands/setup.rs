@@ -257,8 +257,8 @@ fn set_up(arguments: &Arguments, change: &Change) -> Result<u8, Failure> {
                 code = CANT_CREATE;
             } else {
                 done += usize::from(plan.has_changes());
-                if plan.has_changes() && plan.host.asks_again() {
-                    asking.insert(plan.host.title());
+                if plan.has_changes() && plan.host.asks_again {
+                    asking.insert(plan.host.title);
                 }
                 if let Some(left) = plan.left() {
                     warn(left);
@@ -339,12 +339,11 @@ fn plans(
     records: &Records,
 ) -> Result<(Vec<Plan>, u8), Failure> {
     let user = user_directories()?;
-    // Codex runs the servers of several threads in one process, and nothing tells them apart.
     let usual = || {
         Host::value_variants()
             .iter()
             .copied()
-            .filter(|host| *host != Host::Codex)
+            .filter(|host| !host.shares)
     };
     let hosts = arguments
         .host
@@ -381,11 +380,14 @@ fn plans(
         }
     }
     if arguments.host.is_none() && !arguments.json {
-        let of_codex = Host::Codex.files(&user).into_iter();
-        for file in of_codex.filter(|file| file.is_file()) {
+        let sharing = Host::value_variants().iter().filter(|host| host.shares);
+        let files =
+            sharing.flat_map(|host| host.files(&user).into_iter().map(move |file| (host, file)));
+        for (host, file) in files.filter(|(_, file)| file.is_file()) {
             warn(format_args!(
-                "{}: Codex is left out, since nothing would be kept there; `mcp-sessiond setup codex` wraps its servers all the same",
-                file.display()
+                "{}: {} is left out, since nothing would be kept there; `mcp-sessiond setup {host}` wraps its servers all the same",
+                file.display(),
+                host.title
             ));
         }
     }

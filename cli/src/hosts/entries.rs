@@ -11,6 +11,7 @@ use super::edit::Edit;
 use super::record::Wrapped;
 use super::tree::{Kind, Node};
 use super::{Host, yaml_list};
+use mcp_sessiond_daemon::config::FileForm;
 
 /// What stands between our executable and the server's command, of a server of this name. A name
 /// that is no label of ours is left out.
@@ -69,17 +70,17 @@ pub(crate) fn form(host: Host, entry: &Node) -> Result<Form<'_>, String> {
             ));
         }
     }
-    if host == Host::Vscode && entry.get("dev")?.is_some_and(|dev| !dev.is_null()) {
+    if host.has_settings() && entry.get("dev")?.is_some_and(|dev| !dev.is_null()) {
         return Ok(Form::NotWrappable(
             "it has `dev`, by which VS Code watches the server's files or debugs its process; take that away first",
         ));
     }
-    if host == Host::Goose
+    if !host.parts.is_empty()
         && let Some(kind) = entry
             .get("type")?
             .and_then(Node::text)
             .filter(|kind| *kind != "stdio")
-        && entry.get(host.command())?.is_none()
+        && entry.get(&host.command)?.is_none()
     {
         return Ok(Form::NotWrappable(
             if kind == "sse" || kind == "streamable_http" {
@@ -90,7 +91,7 @@ pub(crate) fn form(host: Host, entry: &Node) -> Result<Form<'_>, String> {
         ));
     }
     let (command, arguments) = match entry
-        .get(host.command())?
+        .get(&host.command)?
         .filter(|command| !command.is_null())
     {
         // Zed's older form.
@@ -193,7 +194,8 @@ impl Form<'_> {
                         .chain(yaml_list::put_in_front(text, node, items))
                         .collect();
                 }
-                let needs_quotes = host == Host::Goose && !yaml_list::fits_brackets(literal);
+                let needs_quotes =
+                    host.form == FileForm::Yaml && !yaml_list::fits_brackets(literal);
                 let word = command
                     .text()
                     .filter(|_| needs_quotes)
@@ -383,7 +385,7 @@ pub(super) fn holder(host: Host, entry: &mut Value) -> (Option<&mut Value>, &'st
     match entry.get("command") {
         // Zed's older form.
         Some(Value::Object(_)) => (entry.get_mut("command"), "path"),
-        _ => (Some(entry), host.command()),
+        _ => (Some(entry), host.command_key()),
     }
 }
 
@@ -436,10 +438,10 @@ pub(super) fn new_arguments(host: Host, text: &str, command: &Node, front: &str)
         .trim_end()
         .trim_end_matches([':', '='])
         .trim_end();
-    let (field, comma) = match host {
-        Host::Codex => ("args = ", ""),
-        Host::Goose => ("args: ", ""),
-        _ => ("\"args\": ", ","),
+    let (field, comma) = match host.form {
+        FileForm::Toml => ("args = ", ""),
+        FileForm::Yaml => ("args: ", ""),
+        FileForm::Json => ("\"args\": ", ","),
     };
     match !name.contains(['{', ',']) {
         false => format!(", {field}[{front}]"),
@@ -453,7 +455,7 @@ pub(super) fn new_arguments(host: Host, text: &str, command: &Node, front: &str)
             // A dotted name in TOML: `mcp_servers.x.command`.
             let table = name
                 .strip_suffix("command")
-                .filter(|table| host == Host::Codex && table.ends_with('.'))
+                .filter(|table| host.form == FileForm::Toml && table.ends_with('.'))
                 .unwrap_or_default();
             format!("{comma}{end}{indent}{table}{field}[{front}]")
         }

@@ -2,13 +2,14 @@
 
 use super::tree::Node;
 use super::{Host, of_project, tolerant};
+use mcp_sessiond_daemon::config::FileForm;
 
 /// What is in a host's file.
 pub(crate) fn tree(host: Host, text: &str) -> Result<Option<Node>, String> {
-    match host {
-        Host::Codex => super::tree::toml(text).map(Some),
-        Host::Goose => super::tree::yaml(text),
-        _ => super::tree::json(text, &tolerant()),
+    match host.form {
+        FileForm::Toml => super::tree::toml(text).map(Some),
+        FileForm::Yaml => super::tree::yaml(text),
+        FileForm::Json => super::tree::json(text, &tolerant()),
     }
 }
 
@@ -37,7 +38,8 @@ pub(crate) fn servers(host: Host, tree: Option<&Node>) -> Result<Vec<Server<'_>>
     }
     let mut found = in_table(host, tree, None)?;
     let projects = host
-        .projects()
+        .projects
+        .as_ref()
         .map(|key| tree.get(key))
         .transpose()?
         .flatten();
@@ -63,7 +65,7 @@ const IN_SETTINGS: [&[&str]; 4] = [
 
 /// The names of servers that are in a file of VS Code's, and not where `setup` changes them.
 pub(crate) fn in_settings(host: Host, tree: Option<&Node>) -> Result<Vec<&str>, String> {
-    if host != Host::Vscode {
+    if !host.has_settings() {
         return Ok(Vec::new());
     }
     let mut found = Vec::new();
@@ -84,7 +86,7 @@ fn in_table<'a>(
     project: Option<&str>,
 ) -> Result<Vec<Server<'a>>, String> {
     // Some programs write null where there are none.
-    let Some(servers) = table.get(host.key())?.filter(|servers| !servers.is_null()) else {
+    let Some(servers) = table.get(&host.key)?.filter(|servers| !servers.is_null()) else {
         return Ok(Vec::new());
     };
     let inner = host
@@ -99,18 +101,18 @@ fn in_table<'a>(
         .map(|members| members.iter().map(|(name, _)| name.as_str()));
     let servers = match inner {
         Some(inner) if names.is_some_and(|names| host.is_inner(names)) => inner,
-        _ if host == Host::Openclaw => return Ok(Vec::new()),
+        _ if host.has_inner_alone() => return Ok(Vec::new()),
         _ => servers,
     };
     if servers.has_marks() && servers.members()?.is_none() {
         return Err(format!(
             "`{}` has an anchor, an alias or a tag; edit it by hand",
-            host.key()
+            host.key
         ));
     }
     let servers = servers
         .members()?
-        .ok_or_else(|| format!("`{}` must be an object", host.key()))?;
+        .ok_or_else(|| format!("`{}` must be an object", host.key))?;
     let server = |(own, entry): &'a (String, Node)| Server {
         name: project.map_or_else(|| own.clone(), |project| of_project(own, project)),
         own,

@@ -54,7 +54,7 @@ impl EntryNames {
         let of_user = host.files(&paths::user_directories()?);
         let of_project: Vec<PathBuf> = directory
             .into_iter()
-            .flat_map(|directory| host.project_files(directory))
+            .flat_map(|directory| host.in_project(directory))
             .collect();
         // What a project says counts before what the user says for all of them.
         for path in of_project.into_iter().chain(of_user) {
@@ -129,7 +129,7 @@ fn entries(host: Host, path: &Path, bytes: u64) -> Vec<NamedEntry> {
     let Some(text) = std::fs::read_to_string(path).ok() else {
         return Vec::new();
     };
-    if host == Host::Claude
+    if host.projects.is_some()
         && let Ok(file) = serde_json::from_str::<ClaudeFile>(&text)
     {
         let of_projects = file.projects.into_iter().flat_map(|(project, own)| {
@@ -154,7 +154,7 @@ fn entries(host: Host, path: &Path, bytes: u64) -> Vec<NamedEntry> {
 }
 
 fn named(host: Host, name: String, project: Option<PathBuf>, entry: &Value) -> Option<NamedEntry> {
-    let (command, arguments) = match entry.get(host.command())? {
+    let (command, arguments) = match entry.get(&host.command)? {
         // Zed's older form.
         Value::Object(inner) => (inner.get("path")?, inner.get("args")),
         command => (command, entry.get("args")),
@@ -236,7 +236,7 @@ mod tests {
             "projects": {"/a": entry("one"), "/b": entry("two"), "/c": {"mcpServers": null}},
         });
         std::fs::write(&path, file.to_string()).expect("written");
-        let found = entries(Host::Claude, &path, 0);
+        let found = entries(Host::called("claude"), &path, 0);
         let of = |project: &str| {
             let project = Some(Path::new(project));
             let in_project = |entry: &&NamedEntry| entry.project.as_deref() == project;

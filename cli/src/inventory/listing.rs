@@ -235,7 +235,7 @@ fn nothing() -> String {
     let titles: BTreeSet<&str> = records
         .iter()
         .flatten()
-        .filter_map(|record| Some(Host::from_str(&record.host, false).ok()?.title()))
+        .filter_map(|record| Some(Host::from_str(&record.host, false).ok()?.title))
         .collect();
     if titles.is_empty() {
         return "No server is kept now. To wrap the servers of your hosts, run `mcp-sessiond setup`."

@@ -10,7 +10,7 @@ use mcp_sessiond_proxy::program::display_name;
 use mcp_sessiond_proxy::unkept;
 use serde::Serialize;
 
-use super::{Host, Server, Unready, host_title_of};
+use super::{Host, Server, Unready, host_title_of, known_of};
 use crate::calls::{ANSWER_TIMEOUT, all_pages};
 use crate::hosts::names::EntryNames;
 use crate::servers::is_http;
@@ -84,7 +84,7 @@ pub(super) async fn read(
         }
         let owner = hosts.iter().find(|one| one.pid == host && host != 0);
         let host_name = owner.map(host_title_of);
-        let of_host = host_name.as_deref().and_then(Host::titled);
+        let of_host = owner.and_then(known_of).and_then(Host::of);
         let named = of_host.map(|of_host| (of_host, host));
         if let Some(server) = server_of(front, named, names) {
             found.push(NotRunning {

@@ -162,8 +162,8 @@ fn of_file(host: Host, seen: &HostEntries, records: Option<&Records>) -> Vec<Fin
             "{host}: {} in {shown} {are} not wrapped, and could be",
             open.join(", ")
         );
-        findings.push(match (&seen.hindrance, host) {
-            (_, Host::Codex) => Finding::ok(
+        findings.push(match (&seen.hindrance, host.shares) {
+            (_, true) => Finding::ok(
                 "setup",
                 format!(
                     "{host}: {} in {shown} {are} not wrapped: nothing would be kept there",

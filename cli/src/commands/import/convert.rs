@@ -8,13 +8,14 @@ use serde_json::{Map, Value, json};
 use crate::commands::wrap;
 use crate::hosts::Host;
 use crate::hosts::entries::{is_command_line, is_windows_command};
+use mcp_sessiond_daemon::config::FileForm;
 
 /// An entry in the form of `servers.json`, or why there is none. Secrets stay what they are.
 pub(crate) fn converted(host: Host, server: &Value) -> Result<Map<String, Value>, String> {
-    let server = match (host, server.as_object()) {
-        (Host::Goose, Some(server)) => &in_usual_words(server),
+    let server = match (host.form, server.as_object()) {
+        (FileForm::Yaml, Some(server)) => &in_usual_words(server),
         (_, Some(server)) => server,
-        (Host::Goose, None) => {
+        (FileForm::Yaml, None) => {
             return Err(
                 "it is not a table, or has an anchor, an alias or a tag of YAML".to_owned(),
             );
@@ -61,12 +62,10 @@ pub(crate) fn converted(host: Host, server: &Value) -> Result<Map<String, Value>
         put("args", (!arguments.is_empty()).then(|| json!(arguments)));
         put(
             "env",
-            // opencode takes one of them alone.
-            get(if host == Host::Opencode {
-                &["environment"]
-            } else {
-                &["env", "environment"]
-            })
+            match &host.variables {
+                Some(name) => get(&[name]),
+                None => get(&["env", "environment"]),
+            }
             .or_else(|| server.get("command")?.get("env"))
             .cloned()
             .filter(is_filled),
@@ -84,8 +83,7 @@ pub(crate) fn converted(host: Host, server: &Value) -> Result<Map<String, Value>
         || get(&["enabled"]) == Some(&Value::Bool(false));
     put("disabled", is_off.then(|| true.into()));
     // Others have something else under `tools`.
-    let only = get(&["enabled_tools", "includeTools"])
-        .or_else(|| get(&["tools"]).filter(|_| host == Host::Copilot));
+    let only = get(&["enabled_tools", "includeTools"]).or_else(|| get(&[host.only.as_deref()?]));
     let only = only.filter(|only| **only != json!(["*"])).cloned();
     put(
         "only",
@@ -158,7 +156,7 @@ fn is_filled(value: &(impl std::borrow::Borrow<Value> + ?Sized)) -> bool {
 
 /// Whether a host has Gemini's format: Qwen Code was made from Gemini CLI.
 fn is_gemini(host: Host) -> bool {
-    matches!(host, Host::Gemini | Host::Qwen)
+    host.has_switches
 }
 
 /// Gemini's `url` is one for SSE, unless its `type` says otherwise; `httpUrl` comes before it.
@@ -308,7 +306,8 @@ fn rewrite(host: Host, value: &mut Value) -> Result<(), String> {
 }
 
 fn rewritten(host: Host, text: &str) -> Result<String, String> {
-    let opening = if host == Host::Opencode { "{" } else { "${" };
+    let opening = &*host.references;
+    let has_braces_alone = opening == "{";
     let plain = |text: &str| {
         if is_gemini(host) {
             dollars(text)
@@ -329,29 +328,19 @@ fn rewritten(host: Host, text: &str) -> Result<String, String> {
                     .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         };
         let (kind, name) = inside.split_once(':').unwrap_or((inside, ""));
-        match (host, kind) {
-            (Host::Opencode, "file") if !name.starts_with('/') && !name.starts_with("~/") => {
+        match (has_braces_alone, kind) {
+            (true, "file") if !name.starts_with('/') && !name.starts_with("~/") => {
                 return Err(
                     "it has {file:…} with a path from opencode's own file; write an absolute one there"
                         .to_owned(),
                 );
             }
-            (Host::Opencode, "env" | "file") => out.push_str(&format!("${{{inside}}}")),
-            (Host::Opencode, _) => out.push_str(&format!("{{{inside}}}")),
-            (
-                Host::Claude
-                | Host::ClaudeDesktop
-                | Host::Gemini
-                | Host::Qwen
-                | Host::Kiro
-                | Host::Amp,
-                _,
-            ) if is_name(inside) => {
+            (true, "env" | "file") => out.push_str(&format!("${{{inside}}}")),
+            (true, _) => out.push_str(&format!("{{{inside}}}")),
+            _ if host.plain_names && is_name(inside) => {
                 out.push_str(&format!("${{env:{inside}}}"));
             }
-            (Host::Claude | Host::Gemini | Host::Qwen, _)
-                if is_name(kind) && name.starts_with('-') =>
-            {
+            _ if host.defaults && is_name(kind) && name.starts_with('-') => {
                 return Err(format!(
                     "it has ${{{kind}:-…}}, a variable with a default; write one of the two there"
                 ));

@@ -10,88 +10,88 @@ fn converted(host: Host, server: &Value) -> Result<Value, String> {
 fn each_host_s_form_becomes_ours() {
     let cases = [
         (
-            Host::Claude,
+            Host::called("claude"),
             json!({"type": "stdio", "command": "x", "args": [], "env": {"K": "${K}"}}),
             json!({"command": "x", "env": {"K": "${env:K}"}}),
         ),
         (
-            Host::Codex,
+            Host::called("codex"),
             json!({"command": "x", "enabled": false, "enabled_tools": ["a"]}),
             json!({"command": "x", "disabled": true, "only": ["a"]}),
         ),
         (
-            Host::Codex,
+            Host::called("codex"),
             json!({"url": "https://x", "bearer_token_env_var": "T"}),
             json!({"type": "http", "url": "https://x", "headers": {"Authorization": "Bearer ${env:T}"}}),
         ),
         (
-            Host::Gemini,
+            Host::called("gemini"),
             json!({"httpUrl": "https://x", "excludeTools": ["b"]}),
             json!({"type": "http", "url": "https://x", "without": ["b"]}),
         ),
         // As `gemini mcp add --transport http` writes it.
         (
-            Host::Gemini,
+            Host::called("gemini"),
             json!({"url": "https://x", "type": "http"}),
             json!({"type": "http", "url": "https://x"}),
         ),
         (
-            Host::Opencode,
+            Host::called("opencode"),
             json!({"type": "local", "command": ["x", "-y"], "environment": {"K": "{env:K} {x}"}}),
             json!({"command": "x", "args": ["-y"], "env": {"K": "${env:K} {x}"}}),
         ),
         (
-            Host::Gemini,
+            Host::called("gemini"),
             json!({"command": "x", "args": ["$A-${B}$C_1", "$1 $ $$D ${"]}),
             json!({"command": "x", "args": ["${env:A}-${env:B}${env:C_1}", "$1 $ $${env:D} ${"]}),
         ),
         (
-            Host::Opencode,
+            Host::called("opencode"),
             json!({"command": ["x"], "environment": {"A": "{file:/a}", "B": "{file:~/b}", "C": "$C"}}),
             json!({"command": "x", "env": {"A": "${file:/a}", "B": "${file:~/b}", "C": "$C"}}),
         ),
         (
-            Host::Cursor,
+            Host::called("cursor"),
             json!({"command": "x", "cwd": "~/work", "tools": ["a"]}),
             json!({"command": "x", "cwd": "~/work"}),
         ),
         (
-            Host::Copilot,
+            Host::called("copilot"),
             json!({"command": "x", "tools": ["a"]}),
             json!({"command": "x", "only": ["a"]}),
         ),
         (
-            Host::Zed,
+            Host::called("zed"),
             json!({"command": {"path": "x", "args": ["y"], "env": {"K": "1"}}}),
             json!({"command": "x", "args": ["y"], "env": {"K": "1"}}),
         ),
         (
-            Host::Windsurf,
+            Host::called("windsurf"),
             json!({"serverUrl": "https://x"}),
             json!({"type": "http", "url": "https://x"}),
         ),
         (
-            Host::Copilot,
+            Host::called("copilot"),
             json!({"type": "local", "command": "x", "tools": ["*"]}),
             json!({"command": "x"}),
         ),
         (
-            Host::Cline,
+            Host::called("cline"),
             json!({"command": "x", "disabled": true}),
             json!({"command": "x", "disabled": true}),
         ),
         (
-            Host::Cline,
+            Host::called("cline"),
             json!({"url": "https://x", "transportType": "http"}),
             json!({"type": "http", "url": "https://x"}),
         ),
         (
-            Host::Gemini,
+            Host::called("gemini"),
             json!({"command": "x", "includeTools": ["a", "b(*)", "c(\"d\")"]}),
             json!({"command": "x", "only": ["a", "b", "c"]}),
         ),
         (
-            Host::Cursor,
+            Host::called("cursor"),
             json!({"command": "/usr/bin/mcp-sessiond", "args": ["wrap", "--name", "n", "x", "-y"]}),
             json!({"command": "x", "args": ["-y"]}),
         ),
@@ -104,93 +104,101 @@ fn each_host_s_form_becomes_ours() {
 #[test]
 fn what_would_not_be_the_same_server_is_refused() {
     for (host, server, why) in [
-        (Host::Gemini, json!({"url": "https://x"}), "HTTP with SSE"),
         (
-            Host::Roo,
+            Host::called("gemini"),
+            json!({"url": "https://x"}),
+            "HTTP with SSE",
+        ),
+        (
+            Host::called("roo"),
             json!({"type": "sse", "url": "https://x"}),
             "HTTP with SSE",
         ),
         (
-            Host::Cline,
+            Host::called("cline"),
             json!({"transportType": "sse", "url": "https://x"}),
             "HTTP with SSE",
         ),
         (
-            Host::Cursor,
+            Host::called("cursor"),
             json!({"command": "C:\\secret\\npx.cmd"}),
             "for Windows",
         ),
         (
-            Host::Vscode,
+            Host::called("vscode"),
             json!({"command": "x", "args": ["${input:k}"]}),
             "${input:…}",
         ),
         (
-            Host::Vscode,
+            Host::called("vscode"),
             json!({"command": "x", "args": ["${workspaceFolder}"]}),
             "only the host knows",
         ),
         (
-            Host::Claude,
+            Host::called("claude"),
             json!({"command": "x", "args": ["${K:-secret}"]}),
             "${K:-…}",
         ),
         (
-            Host::Cursor,
+            Host::called("cursor"),
             json!({"command": "mcp-sessiond", "args": ["wrap", "@a"]}),
             "it runs @a",
         ),
         (
-            Host::Cursor,
+            Host::called("cursor"),
             json!({"command": "mcp-sessiond", "args": ["wrap", "--all"]}),
             "it runs all servers",
         ),
         (
-            Host::Cursor,
+            Host::called("cursor"),
             json!({"command": "x", "args": [1]}),
             "must be strings",
         ),
         (
-            Host::Gemini,
+            Host::called("gemini"),
             json!({"command": "x", "args": ["${K:-secret}"]}),
             "${K:-…}",
         ),
         (
-            Host::Opencode,
+            Host::called("opencode"),
             json!({"command": ["x", "{file:./secret}"]}),
             "opencode's own file",
         ),
         (
-            Host::Vscode,
+            Host::called("vscode"),
             json!({"command": "x", "cwd": "secret"}),
             "its `cwd` depends on",
         ),
         (
-            Host::Vscode,
+            Host::called("vscode"),
             json!({"command": "x", "envFile": "./secret"}),
             "its `envFile` depends on",
         ),
         (
-            Host::Codex,
+            Host::called("codex"),
             json!({"command": "x", "env_vars": ["K"]}),
             "`env_vars`",
         ),
         (
-            Host::Goose,
+            Host::called("goose"),
             json!({"type": "stdio", "cmd": "x", "env_keys": ["K"]}),
             "`env_keys`",
         ),
         (
-            Host::Goose,
+            Host::called("goose"),
             json!({"type": "sse", "uri": "https://x"}),
             "HTTP with SSE",
         ),
         (
-            Host::Goose,
+            Host::called("goose"),
             json!({"type": "builtin", "name": "memory"}),
             "neither a command nor an address",
         ),
-        (Host::Goose, Value::Null, "an anchor, an alias or a tag"),
+        (
+            Host::called("goose"),
+            Value::Null,
+            "an anchor, an alias or a tag",
+        ),
     ] {
         let said = converted(host, &server).expect_err("it is refused");
         assert!(said.contains(why) && !said.contains("secret"), "{said}");
@@ -246,17 +254,18 @@ fn what_only_the_host_knows_is_refused() {
         "${relativeFile}",
     ] {
         let server = json!({"command": "x", "args": [text]});
-        let why = converted(Host::Vscode, &server).expect_err(text);
+        let why = converted(Host::called("vscode"), &server).expect_err(text);
         assert!(why.contains("only the host knows"), "{text}: {why}");
     }
-    let line = converted(Host::Cursor, &json!({"command": "npx -y x"})).expect_err("a line");
+    let line =
+        converted(Host::called("cursor"), &json!({"command": "npx -y x"})).expect_err("a line");
     assert!(line.contains("the arguments belong in `args`"), "{line}");
     let boxed = json!({"command": "x", "sandboxEnabled": true});
-    let why = converted(Host::Vscode, &boxed).expect_err("a sandbox");
+    let why = converted(Host::called("vscode"), &boxed).expect_err("a sandbox");
     assert!(why.contains("`sandboxEnabled`"), "{why}");
     // A shell's own variable is the server's.
     let server = json!({"command": "sh", "args": ["-c", "echo ${HOME}"]});
-    assert_eq!(converted(Host::Vscode, &server), Ok(server));
+    assert_eq!(converted(Host::called("vscode"), &server), Ok(server));
 }
 
 #[test]
@@ -264,7 +273,7 @@ fn opencode_takes_the_variables_of_environment() {
     let server =
         json!({"type": "local", "command": ["x"], "env": {"A": "1"}, "environment": {"A": "2"}});
     assert_eq!(
-        converted(Host::Opencode, &server),
+        converted(Host::called("opencode"), &server),
         Ok(json!({"command": "x", "env": {"A": "2"}}))
     );
 }
@@ -280,14 +289,20 @@ fn a_name_that_is_there_twice_is_refused() {
         r#"{"mcpServers": {"a": {"command": "x", "env": {"K": "1", "K": "2"}}}}"#,
     ] {
         std::fs::write(&path, text).expect("written");
-        let error = Host::Cursor.read(&path).expect_err(text).to_string();
+        let error = Host::called("cursor")
+            .read(&path)
+            .expect_err(text)
+            .to_string();
         assert!(
             error.ends_with("twice in one place; remove one"),
             "{text}: {error}"
         );
     }
     std::fs::write(&path, "").expect("written");
-    assert_eq!(Host::Cursor.read(&path).expect("a file"), Some(Vec::new()));
+    assert_eq!(
+        Host::called("cursor").read(&path).expect("a file"),
+        Some(Vec::new())
+    );
 }
 
 #[test]
@@ -296,17 +311,33 @@ fn what_gemini_has_switched_off_is_off() {
     let path = directory.path().join("settings.json");
     let servers = r#""mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}}"#;
     for (switches, host, off) in [
-        (r#""mcp": {"allowed": ["a"]}, "#, Host::Gemini, &["b"][..]),
-        (r#""mcp": {"excluded": ["a"]}, "#, Host::Qwen, &["a"]),
+        (
+            r#""mcp": {"allowed": ["a"]}, "#,
+            Host::called("gemini"),
+            &["b"][..],
+        ),
+        (
+            r#""mcp": {"excluded": ["a"]}, "#,
+            Host::called("qwen"),
+            &["a"],
+        ),
         (
             r#""mcp": {"allowed": ["a", "b"], "excluded": ["b"]}, "#,
-            Host::Gemini,
+            Host::called("gemini"),
             &["b"],
         ),
-        (r#""mcp": {"allowed": []}, "#, Host::Gemini, &[]),
-        (r#""mcp": {"serverCommand": "x"}, "#, Host::Gemini, &[]),
-        (r#""mcp": {"allowed": ["a"]}, "#, Host::Cursor, &[]),
-        ("", Host::Gemini, &[]),
+        (r#""mcp": {"allowed": []}, "#, Host::called("gemini"), &[]),
+        (
+            r#""mcp": {"serverCommand": "x"}, "#,
+            Host::called("gemini"),
+            &[],
+        ),
+        (
+            r#""mcp": {"allowed": ["a"]}, "#,
+            Host::called("cursor"),
+            &[],
+        ),
+        ("", Host::called("gemini"), &[]),
     ] {
         std::fs::write(&path, format!("{{{switches}{servers}}}")).expect("written");
         let read = host.read(&path).expect("a file").expect("it is there");

@@ -52,100 +52,100 @@ fn both(host: Host, text: &str) -> (String, String) {
 fn the_command_moves_and_nothing_else() {
     let cases = [
         (
-            Host::ClaudeDesktop,
+            Host::called("claude-desktop"),
             r#"{"mcpServers": {"a": {"command": "npx", "args": ["-y", "x"], "env": {"K": "v"}}}}"#,
             r#"{"mcpServers": {"a": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--entry", "a", "--", "npx", "-y", "x"], "env": {"K": "v"}}}}"#,
         ),
         // Each argument on a line of its own, tabs, a comma at the end, a comment, and CRLF.
         (
-            Host::Vscode,
+            Host::called("vscode"),
             "{\r\n\t\"servers\": { // mine\r\n\t\t\"a\": {\r\n\t\t\t\"args\": [\r\n\t\t\t\t\"x\", /* y */\r\n\t\t\t],\r\n\t\t\t\"command\": \"n\\u0070x\",\r\n\t\t},\r\n\t},\r\n}\r\n",
             "{\r\n\t\"servers\": { // mine\r\n\t\t\"a\": {\r\n\t\t\t\"args\": [\r\n\t\t\t\t\"wrap\", \"--entry\", \"a\", \"--\", \"n\\u0070x\",\r\n\t\t\t\t\"x\", /* y */\r\n\t\t\t],\r\n\t\t\t\"command\": \"/bin/mcp-sessiond\",\r\n\t\t},\r\n\t},\r\n}\r\n",
         ),
         // No arguments: on one line, and on its own.
         (
-            Host::Cursor,
+            Host::called("cursor"),
             r#"{"mcpServers": {"a": {"command": "x"}, "b": {"command":"y","env":{}}, "c": {"command": "z", "args": [ ]}}}"#,
             r#"{"mcpServers": {"a": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--entry", "a", "--", "x"]}, "b": {"command":"/bin/mcp-sessiond", "args": ["wrap", "--entry", "b", "--", "y"],"env":{}}, "c": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--entry", "c", "--", "z" ]}}}"#,
         ),
         (
-            Host::Cursor,
+            Host::called("cursor"),
             "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"x\"\n    }\n  }\n}",
             "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"/bin/mcp-sessiond\",\n      \"args\": [\"wrap\", \"--entry\", \"a\", \"--\", \"x\"]\n    }\n  }\n}",
         ),
         (
-            Host::Opencode,
+            Host::called("opencode"),
             r#"{"mcp": {"a": {"type": "local", "command": ["npx", "x"]}, "b": {"type": "remote", "url": "https://x"}}}"#,
             r#"{"mcp": {"a": {"type": "local", "command": ["/bin/mcp-sessiond", "wrap", "--entry", "a", "--", "npx", "x"]}, "b": {"type": "remote", "url": "https://x"}}}"#,
         ),
         // A name that is no label of ours, and one that would be taken for an option.
         (
-            Host::Cursor,
+            Host::called("cursor"),
             r#"{"mcpServers": {"a\u001b": {"command": "x"}, "--take": {"command": "y"}}}"#,
             r#"{"mcpServers": {"a\u001b": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--", "x"]}, "--take": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--", "y"]}}}"#,
         ),
         // opencode 2, and an older file with a server of that name; OpenClaw.
         (
-            Host::Opencode,
+            Host::called("opencode"),
             r#"{"mcp": {"servers": {"a": {"type": "local", "command": ["x"], "disabled": false}}}}"#,
             r#"{"mcp": {"servers": {"a": {"type": "local", "command": ["/bin/mcp-sessiond", "wrap", "--entry", "a", "--", "x"], "disabled": false}}}}"#,
         ),
         (
-            Host::Opencode,
+            Host::called("opencode"),
             r#"{"mcp": {"servers": {"type": "local", "command": ["x"]}}}"#,
             r#"{"mcp": {"servers": {"type": "local", "command": ["/bin/mcp-sessiond", "wrap", "--entry", "servers", "--", "x"]}}}"#,
         ),
         (
-            Host::Openclaw,
+            Host::called("openclaw"),
             r#"{"mcp": {"sessionIdleTtlMs": 1, "servers": {"a": {"command": "x"}}}, "gateway": {}}"#,
             r#"{"mcp": {"sessionIdleTtlMs": 1, "servers": {"a": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--entry", "a", "--", "x"]}}}, "gateway": {}}"#,
         ),
         // Amp's name with a point in it, among its other settings; Antigravity's remote servers.
         (
-            Host::Amp,
+            Host::called("amp"),
             r#"{"amp.showCosts": true, "amp.mcpServers": {"a": {"command": "x", "env": {"K": "${K}"}}}, "mcpServers": {"b": {"command": "y"}}}"#,
             r#"{"amp.showCosts": true, "amp.mcpServers": {"a": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--entry", "a", "--", "x"], "env": {"K": "${K}"}}}, "mcpServers": {"b": {"command": "y"}}}"#,
         ),
         (
-            Host::Antigravity,
+            Host::called("antigravity"),
             r#"{"mcpServers": {"a": {"serverUrl": "https://x", "command": "x"}, "b": {"command": "y", "disabled": false}}}"#,
             r#"{"mcpServers": {"a": {"serverUrl": "https://x", "command": "x"}, "b": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--entry", "b", "--", "y"], "disabled": false}}}"#,
         ),
         // What VS Code watches or debugs.
         (
-            Host::Vscode,
+            Host::called("vscode"),
             r#"{"servers": {"a": {"command": "x", "dev": {"watch": "src/**"}}}}"#,
             r#"{"servers": {"a": {"command": "x", "dev": {"watch": "src/**"}}}}"#,
         ),
         // The value on a line of its own, and the servers of a single project.
         (
-            Host::Claude,
+            Host::called("claude"),
             "{\"projects\": {\"/x\": {\"mcpServers\": {\"a\": {\"command\":\n  \"x\"}}}, \"/y\": {}}}",
             "{\"projects\": {\"/x\": {\"mcpServers\": {\"a\": {\"command\":\n  \"/bin/mcp-sessiond\",\n  \"args\": [\"wrap\", \"--entry\", \"a\", \"--\", \"x\"]}}}, \"/y\": {}}}",
         ),
         (
-            Host::Zed,
+            Host::called("zed"),
             r#"{"context_servers": {"a": {"command": {"path": "x", "args": ["y"]}}}}"#,
             r#"{"context_servers": {"a": {"command": {"path": "/bin/mcp-sessiond", "args": ["wrap", "--entry", "a", "--", "x", "y"]}}}}"#,
         ),
         (
-            Host::Codex,
+            Host::called("codex"),
             "# mine\n[mcp_servers.a]\ncommand = 'np\\x'  # so\nargs = [\n  \"-y\",\n]\n\n[mcp_servers.a.env]\nK = \"v\"\n\n[mcp_servers.b]\ncommand = \"y\"\n\n[other]\nx = 1\n",
             "# mine\n[mcp_servers.a]\ncommand = \"/bin/mcp-sessiond\"  # so\nargs = [\n  \"wrap\", \"--entry\", \"a\", \"--\", 'np\\x',\n  \"-y\",\n]\n\n[mcp_servers.a.env]\nK = \"v\"\n\n[mcp_servers.b]\ncommand = \"/bin/mcp-sessiond\"\nargs = [\"wrap\", \"--entry\", \"b\", \"--\", \"y\"]\n\n[other]\nx = 1\n",
         ),
         (
-            Host::Codex,
+            Host::called("codex"),
             "mcp_servers.a.command = \"x\"\nmcp_servers.b = { command = \"y\", cwd = \"/\" }\n",
             "mcp_servers.a.command = \"/bin/mcp-sessiond\"\nmcp_servers.a.args = [\"wrap\", \"--entry\", \"a\", \"--\", \"x\"]\nmcp_servers.b = { command = \"/bin/mcp-sessiond\", args = [\"wrap\", \"--entry\", \"b\", \"--\", \"y\"], cwd = \"/\" }\n",
         ),
         // YAML: with and without brackets, quotes, comments, and no arguments.
         (
-            Host::Goose,
+            Host::called("goose"),
             "extensions:\n  a: # mine\n    cmd: npx # so\n    args:\n    - -y\n    # between\n    - 'x y'\n    type: stdio\n  b:\n    type: stdio\n    args: [-y, x]\n    cmd: 'it''s'\n  c: {type: stdio, cmd: C,  args: []}\n  d:\n    cmd: y\n",
             "extensions:\n  a: # mine\n    cmd: \"/bin/mcp-sessiond\" # so\n    args:\n    - \"wrap\"\n    - \"--entry\"\n    - \"a\"\n    - \"--\"\n    - npx\n    - -y\n    # between\n    - 'x y'\n    type: stdio\n  b:\n    type: stdio\n    args: [\"wrap\", \"--entry\", \"b\", \"--\", 'it''s', -y, x]\n    cmd: \"/bin/mcp-sessiond\"\n  c: {type: stdio, cmd: \"/bin/mcp-sessiond\",  args: [\"wrap\", \"--entry\", \"c\", \"--\", C]}\n  d:\n    cmd: \"/bin/mcp-sessiond\"\n    args: [\"wrap\", \"--entry\", \"d\", \"--\", y]\n",
         ),
         (
-            Host::Goose,
+            Host::called("goose"),
             "extensions:\r\n  a:\r\n    args:\r\n      - \"x\"\r\n    cmd: /a[b]c",
             "extensions:\r\n  a:\r\n    args:\r\n      - \"wrap\"\r\n      - \"--entry\"\r\n      - \"a\"\r\n      - \"--\"\r\n      - /a[b]c\r\n      - \"x\"\r\n    cmd: \"/bin/mcp-sessiond\"",
         ),
@@ -184,7 +184,7 @@ fn who_is_wrapped_already_is_seen() {
             .expect("JSON")
             .expect("a value");
         assert_eq!(
-            form(Host::Cursor, &entry)
+            form(Host::called("cursor"), &entry)
                 .expect("an entry")
                 .is_ours("/x/other"),
             is_ours,
@@ -200,11 +200,11 @@ fn what_is_there_twice_is_refused() {
         r#"{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}"#,
         r#"{"mcpServers": {"a": {"command": "x", "command": "y"}}}"#,
     ] {
-        let tree = tree(Host::Claude, text).expect("a file");
-        let found = servers(Host::Claude, tree.as_ref()).and_then(|servers| {
+        let tree = tree(Host::called("claude"), text).expect("a file");
+        let found = servers(Host::called("claude"), tree.as_ref()).and_then(|servers| {
             servers
                 .iter()
-                .try_for_each(|server| form(Host::Claude, server.entry).map(drop))
+                .try_for_each(|server| form(Host::called("claude"), server.entry).map(drop))
         });
         let why = found.expect_err(text);
         assert!(why.ends_with("twice in one place; remove one"), "{why}");
@@ -233,7 +233,7 @@ fn a_command_of_windows_stays_as_it_is() {
             let entry = crate::hosts::tree::json(&text, &tolerant())
                 .expect("JSON")
                 .expect("a value");
-            let form = form(Host::Cursor, &entry).expect("an entry");
+            let form = form(Host::called("cursor"), &entry).expect("an entry");
             let is_left = matches!(form, Form::NotWrappable(entries::WINDOWS));
             assert_eq!(is_left, is_windows, "{text}");
         }
@@ -260,17 +260,20 @@ fn servers_in_settings_are_named() {
         (r#"{"servers": {"a": {"command": "x"}}}"#, &[]),
     ] {
         let path = Path::new("/settings.json");
-        let tree = tree(Host::Vscode, text).expect("a file");
+        let tree = tree(Host::called("vscode"), text).expect("a file");
         let lines = |host, only: &[&str]| {
             let only: Vec<String> = only.iter().map(ToString::to_string).collect();
             lines_in_settings(host, path, tree.as_ref(), &only).expect("a file")
         };
-        let found = lines(Host::Vscode, &[]);
+        let found = lines(Host::called("vscode"), &[]);
         let names: Vec<&str> = found.iter().map(|line| &*line.server).collect();
         assert_eq!(names, expected, "{text}");
         assert!(found.iter().all(|line| line.outcome == Outcome::Skipped));
-        assert!(lines(Host::Vscode, &["c"]).is_empty());
-        assert!(lines(Host::Cursor, &[]).is_empty(), "it is VS Code's alone");
+        assert!(lines(Host::called("vscode"), &["c"]).is_empty());
+        assert!(
+            lines(Host::called("cursor"), &[]).is_empty(),
+            "it is VS Code's alone"
+        );
     }
 }
 
@@ -334,7 +337,7 @@ fn what_was_edited_since_stays_when_it_is_taken_back() {
             r#"{"mcpServers": {"a": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--fresh", "--", "x"]}}}"#,
         ),
     ] {
-        let bare = undo::unwrapped(Host::Cursor, text, "{}", &[one(true)]).expect(text);
+        let bare = undo::unwrapped(Host::called("cursor"), text, "{}", &[one(true)]).expect(text);
         assert_eq!(bare, expected);
     }
 }
@@ -355,7 +358,7 @@ fn what_goose_has_written_anew_is_taken_back() {
             format!("extensions:\n  a:\n    cmd: {command}\n    args:{arguments}\n    envs: {{}}\n")
         };
         let bare = undo::unwrapped(
-            Host::Goose,
+            Host::called("goose"),
             &text("/bin/mcp-sessiond", arguments),
             "",
             std::slice::from_ref(&one),
@@ -378,7 +381,7 @@ fn an_executable_that_is_gone_is_replaced() {
             let entry = crate::hosts::tree::json(&text, &tolerant())
                 .expect("JSON")
                 .expect("a value");
-            let edit = form(Host::Cursor, &entry)
+            let edit = form(Host::called("cursor"), &entry)
                 .expect("an entry")
                 .renew("/bin/mcp-sessiond");
             assert_eq!(edit.is_some(), is_replaced, "{text}");

@@ -1,5 +1,6 @@
 //! The table of hosts against command lines, and against its page.
 
+use super::known::Evidence;
 use super::*;
 
 /// A host by its command line: the path of its executable, and its arguments.
@@ -232,16 +233,14 @@ const LINES: &[(&str, &str, &str, Resume)] = &[
 #[test]
 fn every_host_of_the_table_is_found_by_its_command_line() {
     for (name, line, variable, wanted) in LINES {
-        let fits = |known: &&Known| known.host == *name && known.fits(&host(line));
-        assert!(HOSTS.iter().any(|known| fits(&known)), "{name}: {line}");
+        let fits = |known: &KnownHost| known.whole_title() == *name && known.fits(&host(line));
+        assert!(known_hosts().any(fits), "{name}: {line}");
         assert_eq!(resume(line, &[variable]), *wanted, "{name}: {line}");
     }
-    for known in HOSTS {
-        assert!(
-            LINES.iter().any(|(name, ..)| *name == known.host),
-            "{}: there is no command line",
-            known.host
-        );
+    for known in known_hosts().filter(|known| known.has_programs()) {
+        let name = known.whole_title();
+        let is_there = LINES.iter().any(|(of, ..)| *of == name);
+        assert!(is_there, "{name}: there is no command line");
     }
 }
 
@@ -249,11 +248,11 @@ fn every_host_of_the_table_is_found_by_its_command_line() {
 fn the_page_says_of_each_host_how_that_is_known() {
     let page = include_str!("../../../../docs/hosts.md");
     let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ")).collect();
-    for known in HOSTS {
-        let (name, _) = known.host.split_once(',').unwrap_or((known.host, ""));
+    for known in known_hosts() {
+        let name = known.title();
         let evidence = match known.evidence {
-            Run => "| run |",
-            Read => "| read",
+            Evidence::Run => "| run |",
+            Evidence::Read => "| read",
         };
         let says = |line: &&&str| line.contains(name) && line.contains(evidence);
         assert!(rows.iter().find(says).is_some(), "{name}: {evidence}");

@@ -8,7 +8,7 @@ use mcp_sessiond_proto::{ClaimRequest, Error, Named, Resume};
 use mcp_sessiond_registry::{Claim, Claimant, OwnClaim, Rule, RuleSource, Wants, in_use};
 
 use super::{Verified, exhausted, failed, find, program_dir_of};
-use crate::config::host_title;
+use crate::config::known_host;
 use crate::engine::Engine;
 
 /// What the user can do about a name that another host has.
@@ -61,7 +61,10 @@ impl Engine {
             let holder = PinnedProcess::reopen(&holder).ok()??;
             let host = process::find_host(&holder, &settings.table).host.ok()?;
             let line = process::command_line(&host).ok();
-            let title = line.as_ref().and_then(host_title).map(str::to_owned);
+            let title = line
+                .as_ref()
+                .and_then(known_host)
+                .map(|host| host.title().to_owned());
             let title = title.unwrap_or_else(|| process::name_of(host.id().pid));
             // A front tells nobody its own directory, and was mostly started in its host's.
             let directory =
