@@ -40,6 +40,11 @@ impl LossNotices {
         if loss.id.is_some_and(|id| known.any(|known| known == id)) {
             return false;
         }
+        // The daemon has one of each server on record, of which the number is that of the latest.
+        self.notices.retain(|notice| {
+            let is_same = notice.loss.what == loss.what && notice.loss.id.is_some();
+            notice.is_read || !is_same || loss.id.is_none()
+        });
         if self.notices.len() >= NOTICES_MAX {
             self.notices.remove(0);
         }
@@ -165,6 +170,19 @@ mod tests {
         assert_eq!(confirmed(&mut notices, &two), ["a", "b"]);
         notices.reader_gone(&two);
         assert_eq!(notices.send_on(&two), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_found_lost_again_before_it_was_told_is_told_once() {
+        let mut notices = LossNotices::default();
+        let one: StreamId = "one".parse().expect("a stream");
+        for (id, what) in [(Some(7), "a"), (None, "a"), (Some(8), "a"), (Some(9), "b")] {
+            assert!(notices.note(loss(id, what)));
+        }
+        notices.call_begins(one.clone());
+        assert_eq!(notices.send_on(&one), ["a", "a", "b"]);
+        let told: Vec<_> = notices.confirm(&one).iter().map(|loss| loss.id).collect();
+        assert_eq!(told, [None, Some(LossId(8)), Some(LossId(9))]);
     }
 
     #[test]
