@@ -95,11 +95,7 @@ impl LossRecord {
     /// What a host or a client is told of it, in a sentence.
     #[must_use]
     pub fn notice(&self) -> String {
-        let notice = self.because.notice();
-        match &self.of {
-            Some(of) => format!("{}: {notice}", of.in_list()),
-            None => notice,
-        }
+        self.because.notice_of(self.of.as_ref())
     }
 }
 
@@ -197,6 +193,16 @@ impl Loss {
             false => "this server begins afresh",
         };
         format!("{begins}: {}", self.sentence())
+    }
+
+    /// The same of a member of a list, if `of` is given.
+    #[must_use]
+    pub fn notice_of(self, of: Option<&BackendName>) -> String {
+        let notice = self.notice();
+        match of {
+            Some(of) => format!("{}: {notice}", of.in_list()),
+            None => notice,
+        }
     }
 
     /// What happened, and what can be done about it, in one sentence.

@@ -18,8 +18,8 @@ use crate::refusal::Refusal;
 /// How long a loss waits for a daemon that can put it on record: longer than one takes to start again.
 const RECORD_WAIT: Duration = Duration::from_secs(5);
 
-/// The pause before the daemon is asked again.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pause before the daemon, or a server, is asked again.
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
 /// The backend is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -138,7 +138,7 @@ impl Losses {
             match service.note_loss(session, of, because).await {
                 Ok(record) => break ServerLoss::recorded(&record, service, session),
                 Err(error) if error.passes() && Instant::now() < until => sleep(PAUSE).await,
-                Err(_) => break ServerLoss::unrecorded(notice(of, because)),
+                Err(_) => break ServerLoss::unrecorded(because.notice_of(of)),
             }
         };
         self.note(loss);
@@ -151,15 +151,6 @@ impl Losses {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<ServerLoss>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What a client is told of it: of that server of a list, where `of` is given.
-fn notice(of: Option<&BackendName>, because: Loss) -> String {
-    let notice = because.notice();
-    match of {
-        Some(of) => format!("{}: {notice}", of.in_list()),
-        None => notice,
     }
 }
 

@@ -35,7 +35,7 @@ use self::eras::Eras;
 use self::resume_state::{ResumeState, SessionMemory};
 use self::session::BundleBackend;
 use self::source::RunningServer;
-use crate::backend::{Backend, Backends, Losses};
+use crate::backend::{Backend, Backends, Losses, PAUSE};
 use crate::keeper_backend::{claim, refused};
 use crate::record;
 use crate::refusal::Refusal;
@@ -46,9 +46,6 @@ use crate::stderr::warn;
 /// it has. All servers of the session wait for it, and with them the clients: as long as a POST is
 /// held by default (`http.hold_ms`).
 const KEEPER_WAIT: Duration = Duration::from_secs(5);
-
-/// The pause before the daemon is asked again.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// The servers, as they are written down at the moment.
 #[derive(Debug, Clone, Default)]

@@ -25,7 +25,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::backend::{Backend, Backends, Ended, Losses, ServerLine, ServerLoss};
+use crate::backend::{Backend, Backends, Ended, Losses, PAUSE, ServerLine, ServerLoss};
 use crate::keeper_backend::claim;
 use crate::passed_headers::PassedHeaders;
 use crate::refusal::{Refusal, elsewhere, no_server};
@@ -34,9 +34,6 @@ use crate::stderr::warn;
 
 /// How long one attempt to connect may take.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
-/// The pause before another attempt to connect, and before the daemon is asked again.
-const PAUSE: Duration = Duration::from_millis(100);
-
 /// The server at this URL.
 ///
 /// # Errors

@@ -193,6 +193,12 @@ impl KnownHost {
         self.servers.as_ref().or_else(other)
     }
 
+    /// Whether no row has the name of the host whose file it reads.
+    #[cfg(test)]
+    pub(super) fn reads_in_vain(&self) -> bool {
+        self.reads.is_some() && self.reads().is_none()
+    }
+
     pub(super) fn fits(&self, host: &CommandLine) -> bool {
         let is_interpreter = || INTERPRETERS.iter().any(|name| host.is_called(name));
         let is_it = self

@@ -244,6 +244,21 @@ fn every_host_of_the_table_is_found_by_its_command_line() {
     }
 }
 
+/// A mode, or another program of a host, reads the host's file.
+#[test]
+fn what_reads_another_host_s_file_finds_it() {
+    for (line, name) in [
+        ("/usr/bin/node /usr/bin/gemini --acp", "gemini"),
+        ("/usr/bin/opencode acp", "opencode"),
+        ("/opt/goose/goosed agent", "goose"),
+    ] {
+        let known = known_host(&host(line)).expect("a row");
+        assert_eq!(known.reads().map(|file| &*file.name), Some(name), "{line}");
+    }
+    let mut unread = known_hosts().filter(|known| known.reads_in_vain());
+    assert!(unread.next().is_none(), "each `reads` names a row");
+}
+
 #[test]
 fn the_page_says_of_each_host_how_that_is_known() {
     let page = include_str!("../../../../docs/hosts.md");
