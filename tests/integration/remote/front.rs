@@ -196,7 +196,7 @@ fn a_server_that_was_deployed_anew_gets_another_session_and_the_user_is_told() {
     client
         .pipe
         .errors
-        .wait("the server has forgotten the previous one: what was in that is lost");
+        .wait("the server has forgotten the previous session: what was in the previous one is lost");
     client.said(|message| message["method"] == "notifications/tools/list_changed");
     assert_eq!(
         (count(&mut client), server.handshakes()),
@@ -209,7 +209,7 @@ fn a_server_that_was_deployed_anew_gets_another_session_and_the_user_is_told() {
     client
         .pipe
         .errors
-        .wait("the server has forgotten the previous one: what was in that is lost");
+        .wait("the server has forgotten the previous session: what was in the previous one is lost");
     assert_eq!(
         (count(&mut client), server.handshakes()),
         ("1".to_owned(), 1),
@@ -374,7 +374,7 @@ fn with_another_login_a_session_is_begun_anew_and_never_resumed() {
     client
         .pipe
         .errors
-        .wait("the previous one belongs to another login");
+        .wait("the previous session belongs to another login");
     assert_eq!(guarded.count("handshakes"), 2, "while the front runs");
     client.pipe.kill();
     guarded.login();
@@ -382,7 +382,7 @@ fn with_another_login_a_session_is_begun_anew_and_never_resumed() {
     client
         .pipe
         .errors
-        .wait("the previous one belongs to another login");
+        .wait("the previous session belongs to another login");
     client.call("whoami", json!({}));
     assert_eq!(guarded.count("handshakes"), 3, "between two fronts");
     client.pipe.kill();

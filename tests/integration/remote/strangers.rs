@@ -88,7 +88,7 @@ fn a_host_that_was_not_let_into_the_former_session_is_in_none_until_another_one_
     let server = pinged(&world);
     for (how, name, said) in [
         ("result", "test", "introduces itself differently"),
-        ("taken", "test", "does not answer in the previous one"),
+        ("taken", "test", "does not answer in the previous session"),
     ] {
         fs::write(world.root().join("ping"), "result").expect("a file");
         let mut client = front(&world, &server);
@@ -129,8 +129,8 @@ fn only_the_result_of_a_ping_shows_that_a_session_is_known() {
     how("result");
     let mut former = Value::Null;
     let (silent, forgotten) = (
-        "does not answer in the previous one",
-        "has forgotten the previous one",
+        "does not answer in the previous session",
+        "has forgotten the previous session",
     );
     let goes_on = "the session that an earlier connection had with the server goes on";
     for (answers, said) in [
