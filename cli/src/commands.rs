@@ -21,6 +21,7 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod session;
 pub(crate) mod setup;
+pub(crate) mod share;
 pub(crate) mod state;
 pub(crate) mod status;
 pub(crate) mod stop;

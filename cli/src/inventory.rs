@@ -1,6 +1,7 @@
 //! What is kept: the daemon knows which servers there are; how each is, its keeper says. Keepers
 //! that the daemon does not know, or all of them where none answers, are found by their sockets.
 
+pub(crate) mod alike;
 pub(crate) mod listing;
 mod not_running;
 mod parts;

@@ -60,7 +60,7 @@ use clap::{Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand
 
 use self::commands::{
     call, completions, debug, demo, doctor, import, install, keep, logs, man, restart, run,
-    session, setup, state, status, stop, stream, task, token, wrap,
+    session, setup, share, state, status, stop, stream, task, token, wrap,
 };
 #[cfg(feature = "http")]
 use self::commands::{login, logout, serve};
@@ -105,6 +105,8 @@ enum Verb {
     #[cfg(feature = "http")]
     /// Serve MCP servers over HTTP, in sessions that clients can resume
     Serve(Box<serve::Arguments>),
+    /// Make the server of a name one process for all hosts
+    Share(share::Arguments),
     /// Copy servers from hosts' files into servers.json
     Import(import::Arguments),
     #[cfg(feature = "http")]
@@ -203,6 +205,7 @@ pub fn main() -> ExitCode {
         Verb::Restart(arguments) => restart::run(&arguments),
         Verb::Call(arguments) => call::run(&arguments),
         Verb::Setup(arguments) => setup::run(&arguments),
+        Verb::Share(arguments) => share::run(&arguments),
         Verb::Import(arguments) => import::run(&arguments),
         Verb::Install(arguments) => install::run(&arguments),
         Verb::Demo(arguments) => demo::run(&arguments),
@@ -222,7 +225,7 @@ const GROUPS: [Group; 4] = [
     ),
     (
         "Run servers",
-        &["wrap", "serve", "import", "login", "logout"],
+        &["wrap", "serve", "share", "import", "login"],
     ),
     ("The daemon", &["install", "debug"]),
     ("More", &["demo", "help"]),
@@ -237,7 +240,10 @@ const HELP_TOPICS: [(&str, Group); 2] = [
             &["token", "state", "stream", "task", "session"],
         ),
     ),
-    ("more", ("Seldom needed", &["run", "completions", "man"])),
+    (
+        "more",
+        ("Seldom needed", &["logout", "run", "completions", "man"]),
+    ),
 ];
 
 /// What `help` is for.

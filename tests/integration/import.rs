@@ -14,8 +14,13 @@ const SECRET: &str = "an-open-secret";
 
 /// What `import` has done: its exit code, its output, and its standard error.
 fn import(world: &World, words: &[&str]) -> (Option<i32>, String, String) {
+    said_by(world, &[&["import"], words].concat())
+}
+
+/// The exit code of a command in a home of its own, and what it has said.
+pub(crate) fn said_by(world: &World, words: &[&str]) -> (Option<i32>, String, String) {
     let mut command = world.command(installed(world));
-    command.arg("import").args(words).env("HOME", home(world));
+    command.args(words).env("HOME", home(world));
     for variable in [
         "XDG_CONFIG_HOME",
         "CODEX_HOME",
@@ -50,21 +55,21 @@ fn installed(world: &World) -> PathBuf {
     path
 }
 
-fn home(world: &World) -> PathBuf {
+pub(crate) fn home(world: &World) -> PathBuf {
     world.root().join("home")
 }
 
-fn write(world: &World, file: &str, text: &str) {
+pub(crate) fn write(world: &World, file: &str, text: &str) {
     let file = home(world).join(file);
     fs::create_dir_all(file.parent().expect("a directory")).expect("a directory");
     fs::write(file, text).expect("a host's file");
 }
 
-fn servers(world: &World) -> PathBuf {
+pub(crate) fn servers(world: &World) -> PathBuf {
     world.root().join("servers.json")
 }
 
-fn written(world: &World) -> Value {
+pub(crate) fn written(world: &World) -> Value {
     serde_json::from_str(&fs::read_to_string(servers(world)).expect("servers.json")).expect("JSON")
 }
 

@@ -50,6 +50,7 @@ mod sessions;
 mod sessions_client;
 mod setup;
 mod several;
+mod share;
 mod shared;
 mod shell;
 mod siblings;

@@ -233,6 +233,21 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "a_login_is_the_users_for_all_processes_and_nobody_elses",
     ),
     (
+        "share docs",
+        "share.rs",
+        "all_hosts_run_one_server_until_that_is_taken_back",
+    ),
+    (
+        "share docs --from claude",
+        "share.rs",
+        "a_server_that_is_not_the_same_everywhere_is_shared_where_it_is",
+    ),
+    (
+        "share docs --undo",
+        "share.rs",
+        "all_hosts_run_one_server_until_that_is_taken_back",
+    ),
+    (
         "import --rewrite cursor",
         "import.rs",
         "each_host_runs_its_servers_from_the_list_until_that_is_taken_back",

@@ -1,7 +1,7 @@
 //! `mcp-sessiond import`: copies servers from hosts' files into `servers.json`, and has the hosts run
 //! them from there.
 
-mod convert;
+pub(super) mod convert;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use mcp_sessiond_proto::paths::{self, UserDirectories};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::setup::{Rewrite, rewrite};
+use super::setup::{Listing, Rewrite, rewrite};
 use crate::exit_code::{CANT_CREATE, DATA_ERROR, NO_INPUT};
 use crate::hosts::Host;
 use crate::servers::{Servers, store_command, write};
@@ -108,44 +108,37 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 fn import_or_undo(arguments: &Arguments) -> Result<u8, Failure> {
     let rewritten = arguments.rewrite.map(|host| Rewrite {
-        host,
+        host: Some(host),
+        only: None,
         yes: arguments.yes,
         dry_run: arguments.dry_run,
         undo: arguments.undo,
     });
     if let Some(rewritten) = rewritten.filter(|rewrite| rewrite.undo) {
-        return rewrite(rewritten, Vec::new());
+        return rewrite(rewritten, Listing::default());
     }
     let (code, listed) = import(arguments)?;
     match rewritten.filter(|_| !listed.is_empty()) {
-        Some(rewritten) => Ok(rewrite(rewritten, listed)?.max(code)),
+        Some(rewritten) => {
+            let listing = Listing {
+                entries: listed,
+                ..Listing::default()
+            };
+            Ok(rewrite(rewritten, listing)?.max(code))
+        }
         None => Ok(code),
     }
 }
 
-type Failure = (u8, String);
+pub(super) type Failure = (u8, String);
 
 /// Returns the exit code, and the servers of the host that are in `servers.json` now.
 fn import(arguments: &Arguments) -> Result<(u8, Vec<(PathBuf, String)>), Failure> {
     let from = arguments.from.or(arguments.rewrite);
-    let path = Servers::usual_path().map_err(|error| (error.code(), error.to_string()))?;
     let user = paths::user_directories()
         .ok_or_else(|| (NO_INPUT, "there is no home directory".to_owned()))?;
-    let text = match regular_file::read_text(&path, SERVERS_MAX) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => {
-            return Err((
-                DATA_ERROR,
-                format!("could not read {}: {error}", path.display()),
-            ));
-        }
-    };
-    let understood = |text: &str| {
-        let text = if text.trim().is_empty() { "{}" } else { text };
-        Servers::parse(text.as_bytes(), &path).map_err(|error| (error.code(), error.to_string()))
-    };
-    let there = understood(&text)?;
+    let (path, text) = list()?;
+    let there = understood(&path, &text)?;
     let hosts = from.map_or_else(|| Host::value_variants().to_vec(), |host| vec![host]);
     let (mut found, mut coming, mut code) = (Vec::new(), Vec::new(), 0);
     for host in hosts {
@@ -189,17 +182,12 @@ fn import(arguments: &Arguments) -> Result<(u8, Vec<(PathBuf, String)>), Failure
         let new = write::edited(&text, &coming)
             .map_err(|why| (DATA_ERROR, format!("{}: {why}", path.display())))?;
         // What is written can be read again, or is not written.
-        let read = understood(&new)?;
+        let read = understood(&path, &new)?;
         for (name, _) in &coming {
             read.get(name)
                 .map_err(|error| (error.code(), error.to_string()))?;
         }
-        write::replace(&path, &text, &new).map_err(|error| {
-            (
-                CANT_CREATE,
-                format!("could not write {}: {error}", path.display()),
-            )
-        })?;
+        write::replace(&path, &text, &new).map_err(|why| (CANT_CREATE, why))?;
     }
     let refused = found.iter().any(|one| one.outcome == Outcome::Refused);
     let shown = if arguments.json {
@@ -223,6 +211,25 @@ fn import(arguments: &Arguments) -> Result<(u8, Vec<(PathBuf, String)>), Failure
         .filter(|one| one.outcome != Outcome::Refused)
         .map(|one| (one.file, one.name));
     Ok((code, listed.collect()))
+}
+
+/// Where servers.json is, and what it has; nothing where there is none.
+pub(super) fn list() -> Result<(PathBuf, String), Failure> {
+    let path = Servers::usual_path().map_err(|error| (error.code(), error.to_string()))?;
+    match regular_file::read_text(&path, SERVERS_MAX) {
+        Ok(text) => Ok((path, text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((path, String::new())),
+        Err(error) => Err((
+            DATA_ERROR,
+            format!("could not read {}: {error}", path.display()),
+        )),
+    }
+}
+
+/// The servers that servers.json has with this text.
+pub(super) fn understood(path: &Path, text: &str) -> Result<Servers, Failure> {
+    let text = if text.trim().is_empty() { "{}" } else { text };
+    Servers::parse(text.as_bytes(), path).map_err(|error| (error.code(), error.to_string()))
 }
 
 /// Says what is not there of what was asked for.

@@ -28,9 +28,9 @@ use crate::hosts::executable::Executable;
 use crate::hosts::file::{FileError, HostFile};
 use crate::hosts::listed::{expect_listed, list};
 use crate::hosts::members::{Server, in_settings, servers, tree};
-use crate::hosts::record::{Record, Records, Wrapped};
+use crate::hosts::record::{Added, Record, Records, Wrapped};
 use crate::hosts::tree::Node;
-use crate::servers::Servers;
+use crate::servers::{Servers, write};
 use crate::ui::output::{print, to_json, warn, warn_list};
 use crate::ui::table::{columns, lines_within};
 
@@ -40,7 +40,7 @@ Puts `mcp-sessiond wrap --` in front of each server's command in a host's file, 
 it does so for each host that has a file here, except Codex, where nothing would be kept. Everything else in the file \
 stays as it is, byte for byte: comments, order, line endings. Servers with a URL stay as they are. A second run changes nothing.
 
-It keeps a copy of the file, which nobody else can read, in `~/.config/mcp-sessiond/setup`. `--undo` restores the file; if somebody has edited it since, it removes only what `setup` has added.
+It keeps a copy of the file, which nobody else can read, in `~/.config/mcp-sessiond/setup`. `--undo` restores the file; if somebody has edited it since, it removes only what `setup` has added. With `--only` it does so for that server.
 
 Exit codes: 0; 64 bad usage; 65 a file can't be edited safely, and stays as it is; 66 no such host or server here; 73 a file could not be \
 written, and is as it was.
@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH", requires = "host")]
     file: Option<PathBuf>,
     /// Only the server of this name; may be given several times
-    #[arg(long, value_name = "NAME", conflicts_with = "undo")]
+    #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Don't ask
     #[arg(long)]
@@ -113,8 +113,38 @@ struct Line {
 enum Change {
     /// `wrap --` is put before their commands.
     Wrap,
-    /// These of these files run the servers of the same names in `servers.json`.
-    List(Vec<(PathBuf, String)>),
+    /// They run servers of `servers.json`.
+    List(Listing),
+}
+
+/// Entries that run the servers of their names in `servers.json` from now on, or no longer.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    /// Each in its file.
+    pub(crate) entries: Vec<(PathBuf, String)>,
+    /// What becomes of `servers.json` with them.
+    pub(crate) edit: Option<ListEdit>,
+}
+
+/// An edit of `servers.json`.
+#[derive(Debug)]
+pub(crate) struct ListEdit {
+    pub(crate) path: PathBuf,
+    pub(crate) former: String,
+    pub(crate) text: String,
+    /// What it adds, or takes away again.
+    pub(crate) what: Added,
+    /// It is said so, below the file's name.
+    pub(crate) sentence: String,
+}
+
+impl Change {
+    fn edit(&self) -> Option<&ListEdit> {
+        match self {
+            Self::Wrap => None,
+            Self::List(listing) => listing.edit.as_ref(),
+        }
+    }
 }
 
 /// What is to be done to a file.
@@ -125,7 +155,7 @@ struct Plan {
     /// What it will have.
     text: String,
     lines: Vec<Line>,
-    /// What will be remembered of it. None: nothing.
+    /// What will be remembered of it. None, or without servers: nothing.
     record: Option<Record>,
     /// Servers that would still run by us when all is taken back.
     left: Vec<String>,
@@ -161,8 +191,11 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 /// How a host is rewritten.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rewrite {
-    pub(crate) host: Host,
+pub(crate) struct Rewrite<'a> {
+    /// None: all that have a file here.
+    pub(crate) host: Option<Host>,
+    /// The only server that it is about.
+    pub(crate) only: Option<&'a str>,
     /// Whether nobody is asked.
     pub(crate) yes: bool,
     /// Whether it is only shown.
@@ -171,27 +204,28 @@ pub(crate) struct Rewrite {
     pub(crate) undo: bool,
 }
 
-/// Has the host run servers of `servers.json` in the place of these of its own, each in its file.
+/// Has hosts run servers of `servers.json` in the place of these of their own.
 ///
 /// # Errors
 /// The exit code, and a sentence.
-pub(crate) fn rewrite(rewrite: Rewrite, listed: Vec<(PathBuf, String)>) -> Result<u8, Failure> {
+pub(crate) fn rewrite(rewrite: Rewrite<'_>, listing: Listing) -> Result<u8, Failure> {
     let Rewrite {
         host,
+        only,
         yes,
         dry_run,
         undo,
     } = rewrite;
     let arguments = Arguments {
-        host: Some(host),
+        host,
         file: None,
-        only: Vec::new(),
+        only: only.map(str::to_owned).into_iter().collect(),
         yes,
         dry_run,
         undo,
         json: false,
     };
-    set_up(&arguments, &Change::List(listed))
+    set_up(&arguments, &Change::List(listing))
 }
 
 fn set_up(arguments: &Arguments, change: &Change) -> Result<u8, Failure> {
@@ -199,20 +233,30 @@ fn set_up(arguments: &Arguments, change: &Change) -> Result<u8, Failure> {
     let records = Records::beside(&servers);
     let executable = Executable::that_stays().map_err(|why| (SOFTWARE, why))?;
     let planned = || match arguments.undo {
-        true => undo::plans(arguments, &records),
+        true => undo::plans(arguments, change, &records),
         false => plans(arguments, change, &executable, &records),
     };
     let (plans, mut code) = planned()?;
-    if !arguments.only.is_empty() {
+    let edit = change.edit();
+    if !arguments.only.is_empty() && edit.is_none() {
         check_names(&arguments.only, &plans)?;
     }
     if !arguments.json {
-        print_or_fail(&lines_within(&display(&plans, &executable), columns()))?;
+        print_or_fail(&lines_within(
+            &display(&plans, edit, &executable),
+            columns(),
+        ))?;
     }
     let (mut plans, unchanged): (Vec<_>, Vec<_>) = plans
         .into_iter()
         .partition(|plan| plan.has_changes() || arguments.undo);
-    let has_changes = plans.iter().any(Plan::has_changes);
+    let has_changes = edit.is_some() || plans.iter().any(Plan::has_changes);
+    let write_list = |edit: &ListEdit| {
+        let ListEdit {
+            path, former, text, ..
+        } = edit;
+        write::replace(path, former, text).map_err(|why| (CANT_CREATE, why))
+    };
     let mut done = 0;
     let mut asking = BTreeSet::new();
     if arguments.undo && !arguments.dry_run && plans.is_empty() {
@@ -249,6 +293,8 @@ fn set_up(arguments: &Arguments, change: &Change) -> Result<u8, Failure> {
         }
         if !arguments.undo {
             executable.settle().map_err(|why| (CANT_CREATE, why))?;
+            // No host's file names what is not there.
+            edit.map_or(Ok(()), write_list)?;
         }
         for plan in &mut plans {
             if let Err(why) = plan.apply(&records, arguments.undo) {
@@ -266,6 +312,10 @@ fn set_up(arguments: &Arguments, change: &Change) -> Result<u8, Failure> {
                 }
             }
         }
+        if arguments.undo && code == 0 {
+            edit.map_or(Ok(()), write_list)?;
+        }
+        done += usize::from(edit.is_some() && code == 0);
         drop(lock);
     }
     let files = if done == 1 {
@@ -284,9 +334,13 @@ fn set_up(arguments: &Arguments, change: &Change) -> Result<u8, Failure> {
         print_or_fail(&if arguments.undo {
             format!("{files} Restart the host, or reload its servers.\n")
         } else {
+            let undo = match (change, &arguments.only[..]) {
+                (Change::List(_), [name]) => format!("share {name} --undo"),
+                _ => "setup --undo".to_owned(),
+            };
             format!(
                 "{files} Restart the host, or reload its servers, so that it restarts them. `mcp-sessiond status` shows them then, \
-                 and `mcp-sessiond setup --undo` takes all of it back.\n"
+                 and `mcp-sessiond {undo}` takes all of it back.\n"
             )
         })?;
         for host in asking {
@@ -345,15 +399,20 @@ fn plans(
             .copied()
             .filter(|host| !host.shares)
     };
-    let hosts = arguments
-        .host
-        .map_or_else(|| usual().collect::<Vec<_>>(), |host| vec![host]);
+    let all = || match change {
+        Change::Wrap => usual().collect::<Vec<_>>(),
+        Change::List(_) => Host::value_variants().to_vec(),
+    };
+    let hosts = arguments.host.map_or_else(all, |host| vec![host]);
     let (mut plans, mut code, mut places) = (Vec::new(), 0, Vec::new());
     for host in hosts {
-        let files = arguments
+        let mut files = arguments
             .file
             .as_ref()
             .map_or_else(|| host.files(&user), |file| vec![file.clone()]);
+        if let Change::List(listing) = change {
+            files.retain(|file| listing.entries.iter().any(|(path, _)| path == file));
+        }
         for path in files {
             match plan(
                 host,
@@ -379,7 +438,7 @@ fn plans(
             plans.extend(settings(host, &path, &arguments.only));
         }
     }
-    if arguments.host.is_none() && !arguments.json {
+    if arguments.host.is_none() && !arguments.json && matches!(change, Change::Wrap) {
         let sharing = Host::value_variants().iter().filter(|host| host.shares);
         let files =
             sharing.flat_map(|host| host.files(&user).into_iter().map(move |file| (host, file)));
@@ -391,7 +450,7 @@ fn plans(
             ));
         }
     }
-    if plans.is_empty() && code == 0 {
+    if plans.is_empty() && code == 0 && change.edit().is_none() {
         warn("no host's file was found; these were looked for:");
         warn_list(&places);
         return Err((
@@ -480,7 +539,9 @@ fn plan(
     for Server { name, own, entry } in servers(host, tree.as_ref())? {
         let is_meant = match change {
             Change::Wrap => only.is_empty() || only.iter().any(|only| *only == name || only == own),
-            Change::List(listed) => listed.iter().any(|one| (&*one.0, &one.1) == (path, &name)),
+            Change::List(Listing { entries, .. }) => {
+                entries.iter().any(|one| (&*one.0, &one.1) == (path, &name))
+            }
         };
         if !is_meant {
             continue;
@@ -512,6 +573,7 @@ fn plan(
                         executable: executable.to_owned(),
                         has_made_arguments,
                         listed: Some(name.clone()),
+                        added: change.edit().map(|edit| edit.what),
                     });
                     (Outcome::Wrapped, None)
                 }
@@ -533,6 +595,7 @@ fn plan(
                     executable: executable.to_owned(),
                     has_made_arguments,
                     listed: None,
+                    added: None,
                 });
                 (Outcome::Wrapped, None)
             }
@@ -586,7 +649,7 @@ fn plan(
     let (before, mut known) = match former {
         Some(former) if former.after == file.text => (former.before, former.servers),
         Some(former) => (
-            undo::unwrapped(host, &file.text, &former.before, &former.servers)?,
+            undo::unwrapped(host, &file.text, &former.before, (&former.servers, &[]))?,
             former.servers,
         ),
         None => (file.text.clone(), Vec::new()),
@@ -655,7 +718,11 @@ impl Plan {
             self.file.sweep();
         }
         if let (true, true, Some(record)) = (is_undo, self.left.is_empty(), &self.record) {
-            records.remove(record).map_err(|error| error.to_string())?;
+            let kept = match record.servers[..] {
+                [] => records.remove(record),
+                _ => records.put(record),
+            };
+            kept.map_err(|error| error.to_string())?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use mcp_sessiond_process as process;
 use mcp_sessiond_proto::{ServiceName, paths};
 use mcp_sessiond_proxy::unkept::{self, Unkept};
 
+use super::alike;
 use super::parts::{Trouble, Unready};
 use super::served::Served;
 use super::{Inventory, LostServer, NotRunning, Server, State};
@@ -166,6 +167,8 @@ impl Listing {
         let upstreams = others.served.iter().filter(|one| one.is_upstream());
         let upstreams = upstreams.map(Served::note);
         let lost = inventory.losses.iter().map(LostServer::sentence);
+        let alike = alike::faults(&inventory.servers).into_iter();
+        let alike = alike.map(|(what, fix)| format!("{what}; {fix}"));
         let nothing = (self.is_empty() && self.daemon_fault().is_none()).then(nothing);
         nothing
             .into_iter()
@@ -174,6 +177,7 @@ impl Listing {
             .chain(upstreams)
             .chain(why)
             .chain(lost)
+            .chain(alike)
             .map(|note| printable(&note))
             .collect()
     }

@@ -7,10 +7,11 @@ use std::os::unix::fs::{
 };
 use std::path::Path;
 
-use jsonc_parser::cst::CstInputValue;
+use jsonc_parser::cst::{CstInputValue, CstObject, CstObjectProp};
 use serde_json::{Map, Value};
 
 use crate::hosts::json_object;
+use crate::hosts::record::Added;
 
 /// The fields of an entry, in the order in which people write them.
 const ORDER: [&str; 6] = ["type", "command", "args", "url", "env", "headers"];
@@ -23,18 +24,55 @@ pub(crate) fn edited(
 ) -> Result<String, String> {
     let text = if text.trim().is_empty() { "{}\n" } else { text };
     let (root, object) = json_object(text)?;
-    let is_vscode = object.get("mcpServers").is_none() && object.get("servers").is_some();
-    let all = object.object_value_or_create(if is_vscode { "servers" } else { "mcpServers" });
+    let all = object.object_value_or_create(place(&object));
     let all = all.ok_or("its servers must be in an object")?;
-    let others = object.object_value("servers").filter(|_| !is_vscode);
     for (name, entry) in servers {
-        let former = all.get(name).or_else(|| others.as_ref()?.get(name));
-        match former {
+        match found(&object, name) {
             Some(former) => former.set_value(input(&Value::Object(entry.clone()))),
             None => drop(all.append(name, input(&Value::Object(entry.clone())))),
         }
     }
     Ok(root.to_string())
+}
+
+/// The text in which this server is shared.
+pub(crate) fn shared(text: &str, name: &str) -> Result<String, String> {
+    let (root, object) = json_object(text)?;
+    let entry = found(&object, name).and_then(|server| server.object_value());
+    let entry = entry.ok_or_else(|| format!("it has no server {name:?}"))?;
+    match entry.get("shared") {
+        Some(shared) => shared.set_value(CstInputValue::Bool(true)),
+        None => drop(entry.append("shared", CstInputValue::Bool(true))),
+    }
+    Ok(root.to_string())
+}
+
+/// The text without this server, or without that it is shared.
+pub(crate) fn without(text: &str, name: &str, added: Added) -> Result<String, String> {
+    let (root, object) = json_object(text)?;
+    let server = found(&object, name);
+    let member = match added {
+        Added::Server => server,
+        Added::Shared => server.and_then(|server| server.object_value()?.get("shared")),
+    };
+    if let Some(member) = member {
+        member.remove();
+    }
+    Ok(root.to_string())
+}
+
+/// Under which name the file has its servers.
+fn place(object: &CstObject) -> &'static str {
+    let is_vscode = object.get("mcpServers").is_none() && object.get("servers").is_some();
+    if is_vscode { "servers" } else { "mcpServers" }
+}
+
+/// Where a server of this name stands.
+fn found(object: &CstObject, name: &str) -> Option<CstObjectProp> {
+    let places = [place(object), "servers"].into_iter();
+    places
+        .filter_map(|place| object.object_value(place))
+        .find_map(|servers| servers.get(name))
 }
 
 fn input(value: &Value) -> CstInputValue {
@@ -65,7 +103,15 @@ fn input(value: &Value) -> CstInputValue {
 
 /// Puts the text in the place of the file, which nobody else can read, where that still says what
 /// it said. A link stays one.
-pub(crate) fn replace(path: &Path, former: &str, text: &str) -> io::Result<()> {
+///
+/// # Errors
+/// Why it can't, in a sentence.
+pub(crate) fn replace(path: &Path, former: &str, text: &str) -> Result<(), String> {
+    let refused = |error| format!("could not write {}: {error}", path.display());
+    put(path, former, text).map_err(refused)
+}
+
+fn put(path: &Path, former: &str, text: &str) -> io::Result<()> {
     let target = match path.canonicalize() {
         Ok(target) => target,
         Err(_) if path.is_symlink() => {
@@ -99,7 +145,7 @@ pub(crate) fn replace(path: &Path, former: &str, text: &str) -> io::Result<()> {
             now => now?,
         };
         if now != former {
-            return Err(io::Error::other("it was edited meanwhile; import again"));
+            return Err(io::Error::other("it was edited meanwhile; run this again"));
         }
         std::fs::rename(&new, &target)
     };

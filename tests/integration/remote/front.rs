@@ -193,10 +193,9 @@ fn a_server_that_was_deployed_anew_gets_another_session_and_the_user_is_told() {
     server.kill();
     server.start_again();
     assert_eq!(count(&mut client), "1", "while the front runs");
-    client
-        .pipe
-        .errors
-        .wait("the server has forgotten the previous session: what was in the previous one is lost");
+    client.pipe.errors.wait(
+        "the server has forgotten the previous session: what was in the previous one is lost",
+    );
     client.said(|message| message["method"] == "notifications/tools/list_changed");
     assert_eq!(
         (count(&mut client), server.handshakes()),
@@ -206,10 +205,9 @@ fn a_server_that_was_deployed_anew_gets_another_session_and_the_user_is_told() {
     server.kill();
     server.start_again();
     let mut client = connect(&world, &server.url);
-    client
-        .pipe
-        .errors
-        .wait("the server has forgotten the previous session: what was in the previous one is lost");
+    client.pipe.errors.wait(
+        "the server has forgotten the previous session: what was in the previous one is lost",
+    );
     assert_eq!(
         (count(&mut client), server.handshakes()),
         ("1".to_owned(), 1),

@@ -1,7 +1,7 @@
 //! The servers that are kept, as their keepers report them.
 
 use super::{Finding, Findings};
-use crate::inventory::{Inventory, Unready};
+use crate::inventory::{Inventory, Unready, alike};
 
 pub(super) async fn check(findings: &mut Findings) {
     // What is wrong with the directory was found before.
@@ -35,4 +35,8 @@ pub(super) async fn check(findings: &mut Findings) {
             format!("{servers} kept; `mcp-sessiond status` shows them"),
         ));
     }
+    let several = alike::faults(&inventory.servers).into_iter();
+    several
+        .map(|(what, fix)| Finding::note("kept", what, fix))
+        .for_each(|finding| findings.add(finding));
 }

@@ -263,7 +263,7 @@ fn unwrapped(words: Vec<String>) -> Result<Vec<String>, String> {
 }
 
 /// Why an entry is not copied that runs the server of this name of `servers.json`.
-pub(super) fn runs_listed(name: &str) -> String {
+pub(crate) fn runs_listed(name: &str) -> String {
     format!("it runs @{name}, which is in servers.json already")
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::{Line, Outcome, Plan};
+use super::{Line, ListEdit, Outcome, Plan};
 use crate::hosts::executable::Executable;
 use crate::ui::table;
 use mcp_sessiond_process::programs::grammars;
@@ -57,8 +57,12 @@ fn is_name(word: &str) -> bool {
 }
 
 /// What will be done, for people.
-pub(super) fn display(plans: &[Plan], executable: &Executable) -> String {
+pub(super) fn display(plans: &[Plan], edit: Option<&ListEdit>, executable: &Executable) -> String {
     let mut text = String::new();
+    if let Some(ListEdit { path, sentence, .. }) = edit {
+        let path = table::printable(&path.display().to_string());
+        let _ = writeln!(text, "{path}\n  {}", table::printable(sentence));
+    }
     if plans.iter().any(Plan::has_changes)
         && let Some(line) = executable.copied()
     {

@@ -31,6 +31,7 @@ fn both(host: Host, text: &str) -> (String, String) {
                 })
             ),
             listed: None,
+            added: None,
         };
         servers.iter().map(made).collect()
     };
@@ -44,7 +45,7 @@ fn both(host: Host, text: &str) -> (String, String) {
         }
     })
     .expect("only commands have changed");
-    let unwrapped = undo::unwrapped(host, &wrapped, text, &made).expect("a file");
+    let unwrapped = undo::unwrapped(host, &wrapped, text, (&made, &[])).expect("a file");
     (wrapped, unwrapped)
 }
 
@@ -309,6 +310,7 @@ fn what_was_edited_since_stays_when_it_is_taken_back() {
         executable: "/bin/mcp-sessiond".to_owned(),
         has_made_arguments,
         listed: None,
+        added: None,
     };
     for (text, expected) in [
         // A field that somebody has put between the command and the arguments that we made.
@@ -337,7 +339,8 @@ fn what_was_edited_since_stays_when_it_is_taken_back() {
             r#"{"mcpServers": {"a": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--fresh", "--", "x"]}}}"#,
         ),
     ] {
-        let bare = undo::unwrapped(Host::called("cursor"), text, "{}", &[one(true)]).expect(text);
+        let bare =
+            undo::unwrapped(Host::called("cursor"), text, "{}", (&[one(true)], &[])).expect(text);
         assert_eq!(bare, expected);
     }
 }
@@ -349,6 +352,7 @@ fn what_goose_has_written_anew_is_taken_back() {
         executable: "/bin/mcp-sessiond".to_owned(),
         has_made_arguments: false,
         listed: None,
+        added: None,
     };
     for (arguments, expected) in [
         ("\n    - wrap\n    - --\n    - x", " []"),
@@ -361,7 +365,7 @@ fn what_goose_has_written_anew_is_taken_back() {
             Host::called("goose"),
             &text("/bin/mcp-sessiond", arguments),
             "",
-            std::slice::from_ref(&one),
+            (std::slice::from_ref(&one), &[]),
         );
         assert_eq!(bare.expect("a file"), text("x", expected));
     }

@@ -1,7 +1,7 @@
 //! `setup --undo`.
 
 use super::display::redacted_command;
-use super::{Arguments, Failure, Line, Outcome, Plan, check};
+use super::{Arguments, Change, Failure, Line, Outcome, Plan, check};
 use crate::exit_code::{DATA_ERROR, NO_INPUT, SOFTWARE};
 use crate::hosts::Host;
 use crate::hosts::edit::{body, with_body};
@@ -9,12 +9,21 @@ use crate::hosts::entries::{expect_unwrapped, form};
 use crate::hosts::file::HostFile;
 use crate::hosts::listed::{expect_unlisted, unlist};
 use crate::hosts::members::{Server, servers, tree};
-use crate::hosts::record::{Records, Wrapped};
+use crate::hosts::record::{Record, Records, Wrapped};
 use crate::ui::output::warn;
 use clap::ValueEnum as _;
 
 /// What is to be taken back, and the exit code so far.
-pub(super) fn plans(arguments: &Arguments, records: &Records) -> Result<(Vec<Plan>, u8), Failure> {
+pub(super) fn plans(
+    arguments: &Arguments,
+    change: &Change,
+    records: &Records,
+) -> Result<(Vec<Plan>, u8), Failure> {
+    // `setup` takes back whatever it was, `share` what it has had run from `servers.json`.
+    let is_meant = |one: &Wrapped| {
+        let is_kind = one.listed.is_some() || matches!(change, Change::Wrap);
+        arguments.only.is_empty() || arguments.only.contains(&one.name) && is_kind
+    };
     let (mut plans, mut code) = (Vec::new(), 0);
     let file = arguments
         .file
@@ -38,9 +47,10 @@ pub(super) fn plans(arguments: &Arguments, records: &Records) -> Result<(Vec<Pla
         let Ok(host) = Host::from_str(&record.host, false) else {
             continue;
         };
-        let is_meant = arguments.host.is_none_or(|meant| meant == host)
+        let (meant, others): (Vec<_>, Vec<_>) = record.servers.iter().cloned().partition(is_meant);
+        let is_there = arguments.host.is_none_or(|meant| meant == host)
             && file.as_ref().is_none_or(|meant| *meant == record.file);
-        if !is_meant {
+        if !is_there || meant.is_empty() && !others.is_empty() {
             continue;
         }
         let found = HostFile::read(&record.given).and_then(|given| match given {
@@ -55,26 +65,36 @@ pub(super) fn plans(arguments: &Arguments, records: &Records) -> Result<(Vec<Pla
                     place.display()
                 ));
             };
-            let text = if read.text == record.after {
+            let text = if read.text == record.after && others.is_empty() {
                 record.before.clone()
             } else {
-                unwrapped(host, &read.text, &record.before, &record.servers)?
+                unwrapped(host, &read.text, &record.before, (&meant, &others))?
             };
             if let Some(why) = read.hindrance().filter(|_| text != read.text) {
                 return Err(why);
             }
-            let lines = lines(host, &read, &text, &record.servers)?;
+            let lines = lines(host, &read, &text, &meant)?;
             let was_ours = ours(host, &record.before, &record.servers)?;
             let left = ours(host, &text, &record.servers)?
                 .into_iter()
                 .filter(|name| !was_ours.contains(name))
+                .filter(|name| !others.iter().any(|other| other.name == *name))
                 .collect();
+            // What somebody has edited is not what we have written.
+            let after = match read.text == record.after {
+                true => text.clone(),
+                false => record.after.clone(),
+            };
             Ok(Plan {
                 host,
                 file: read,
                 text,
                 lines,
-                record: Some(record.clone()),
+                record: Some(Record {
+                    after,
+                    servers: others.clone(),
+                    ..record.clone()
+                }),
                 left,
             })
         });
@@ -93,12 +113,13 @@ pub(super) fn plans(arguments: &Arguments, records: &Records) -> Result<(Vec<Pla
 }
 
 /// The text without us, wherever we stand as `setup` has put us: somebody may have given a server
-/// another name since. Where we stood before, we stay.
+/// another name since. Where we stood before, we stay, and in front of those that are to stay
+/// wrapped.
 pub(super) fn unwrapped(
     host: Host,
     text: &str,
     before: &str,
-    wrapped: &[Wrapped],
+    (wrapped, to_stay): (&[Wrapped], &[Wrapped]),
 ) -> Result<String, String> {
     let plain = body(text);
     let tree = tree(host, plain)?;
@@ -125,7 +146,9 @@ pub(super) fn unwrapped(
         let by_name = wrapped.iter().filter(|one| one.name == name);
         let by_form = wrapped
             .iter()
-            .filter(|one| one.name != name && !was_ours.contains(&name));
+            .filter(|one| one.name != name && one.listed.is_none())
+            .filter(|_| !was_ours.contains(&name))
+            .filter(|_| !to_stay.iter().any(|other| other.name == name));
         let found = by_name
             .chain(by_form)
             .find_map(|one| form.unwrap(plain, one).map(|edits| (edits, one)));

@@ -1,0 +1,270 @@
+//! `mcp-sessiond share`: what becomes of hosts' files and of `servers.json`, and that one process
+//! serves all of them then.
+
+use std::fs;
+
+use mcp_sessiond_tests::{Client, World};
+use serde_json::{Value, json};
+
+use crate::import::{home, hosts, said_by, servers, write, written};
+use crate::shared::entry;
+use crate::world;
+
+fn share(world: &World, words: &[&str]) -> (Option<i32>, String, String) {
+    said_by(world, &[&["share"], words].concat())
+}
+
+fn file(world: &World, file: &str) -> String {
+    fs::read_to_string(home(world).join(file)).expect("the host's file")
+}
+
+/// A file of Claude Code's, or of a host with one like it.
+fn of(server: &Value) -> String {
+    json!({"mcpServers": {"docs": server, "own": {"command": "own"}}}).to_string()
+}
+
+const CLAUDE: &str = ".claude.json";
+const CURSOR: &str = ".cursor/mcp.json";
+
+#[test]
+fn all_hosts_run_one_server_until_that_is_taken_back() {
+    let world = world("");
+    let hosts = hosts();
+    let before: Vec<String> = hosts
+        .iter()
+        .map(|(_, _, text, _)| text.replace("NAME", "docs"))
+        .collect();
+    for ((_, file, ..), text) in hosts.iter().zip(&before) {
+        write(&world, file, text);
+    }
+    let now = || -> Vec<String> { hosts.iter().map(|host| file(&world, host.1)).collect() };
+    let (code, said, errors) = share(&world, &["docs", "--dry-run"]);
+    assert_eq!((code, &*errors), (Some(0), ""), "{said}");
+    assert!(said.contains("docs: is added, and shared"), "{said}");
+    // Nobody who could say yes is there.
+    assert_eq!(share(&world, &["docs"]).0, Some(64));
+    assert!(now() == before && !servers(&world).exists(), "{said}");
+
+    let (code, said, errors) = share(&world, &["docs", "--yes"]);
+    assert_eq!((code, &*errors), (Some(0), ""), "{said}");
+    let changed = format!("{} files were changed", hosts.len() + 1);
+    assert!(said.contains(&changed), "{said}");
+    let shared = json!({"command": "npx", "args": ["-y", "x"], "env": {"A": "1"}, "shared": true});
+    assert_eq!(written(&world), json!({"mcpServers": {"docs": shared}}));
+    for ((host, ..), text) in hosts.iter().zip(now()) {
+        assert!(text.contains("\"wrap\", \"@docs\"]"), "{host}: {text}");
+    }
+    let after = now();
+    let (code, said, _) = share(&world, &["docs", "--yes"]);
+    assert_eq!((code, now()), (Some(0), after), "{said}");
+    assert!(said.contains("nothing to change"), "{said}");
+
+    let (code, said, errors) = share(&world, &["docs", "--undo", "--yes"]);
+    assert_eq!(code, Some(0), "{said}{errors}");
+    assert_eq!(now(), before);
+    assert_eq!(written(&world), json!({"mcpServers": {}}));
+    assert_eq!(share(&world, &["docs", "--undo"]).0, Some(66));
+}
+
+#[test]
+fn what_two_hosts_run_from_their_files_is_one_process() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let mut server = entry(&world);
+    server.as_object_mut().expect("an entry").remove("shared");
+    write(&world, CLAUDE, &of(&server));
+    write(&world, CURSOR, &of(&server));
+    let (code, said, errors) = share(&world, &["docs", "--yes"]);
+    assert_eq!((code, &*errors), (Some(0), ""), "{said}");
+    let pids = [CLAUDE, CURSOR].map(|host| {
+        let text = file(&world, host);
+        let own: Value = serde_json::from_str(&text).expect("JSON");
+        let own = &own["mcpServers"]["docs"];
+        let arguments = own["args"].as_array().expect("a list");
+        let words = [&own["command"]].into_iter().chain(arguments);
+        let words: Vec<String> = words
+            .map(|word| word.as_str().expect("text").to_owned())
+            .collect();
+        let host = world.host();
+        let mut client = Client::connected(host.front(&words));
+        let pid = client.call("pid", json!({}));
+        (pid, host, client)
+    });
+    let [(one, ..), (other, ..)] = &pids;
+    assert_eq!(one, other);
+}
+
+#[test]
+fn who_has_a_server_three_times_hears_of_it() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let server = [
+        world.binaries.shared_server,
+        world.root().to_str().expect("UTF-8"),
+    ];
+    let front = || {
+        let host = world.host();
+        let words = world.wrapping(&["--entry", "docs"], &server.map(str::to_owned));
+        let client = Client::connected(host.front(&words));
+        (host, client)
+    };
+    let said = |verb: &str| said_by(&world, &[verb]).1;
+    let mut fronts = vec![front(), front()];
+    for verb in ["status", "doctor"] {
+        assert!(
+            !said(verb).contains("mcp-sessiond share"),
+            "two are no burden"
+        );
+    }
+    fronts.push(front());
+    for verb in ["status", "doctor"] {
+        let said = said(verb).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("docs: 3 processes, "), "{said}");
+        assert!(
+            said.contains("`mcp-sessiond share docs` makes them one"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_is_not_the_same_everywhere_is_shared_where_it_is() {
+    let world = world("");
+    let (one, other) = (of(&json!({"command": "x"})), of(&json!({"command": "y"})));
+    write(&world, CLAUDE, &one);
+    write(&world, CURSOR, &other);
+    let (code, said, errors) = share(&world, &["docs", "--yes"]);
+    assert_eq!(code, Some(65), "{said}");
+    assert!(
+        errors.contains("not the same server in claude and cursor"),
+        "{errors}"
+    );
+    assert!(file(&world, CLAUDE) == one && !servers(&world).exists());
+
+    let (code, said, errors) = share(&world, &["docs", "--from", "cursor", "--yes"]);
+    assert_eq!(code, Some(0), "{said}{errors}");
+    assert!(
+        errors.contains("claude has another server of this name"),
+        "{errors}"
+    );
+    assert_eq!(file(&world, CLAUDE), one);
+    assert_eq!(written(&world)["mcpServers"]["docs"]["command"], "y");
+    // One that is in the list already is not replaced.
+    let (code, _, errors) = share(&world, &["docs", "--from", "claude", "--yes"]);
+    assert_eq!(code, Some(65), "{errors}");
+    assert!(
+        errors.contains("has another server of this name"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn what_can_t_be_shared_is_said_and_stays() {
+    let world = world("");
+    write(
+        &world,
+        CLAUDE,
+        r#"{"mcpServers": {"far": {"url": "https://x"}, "docs": {"command": "x"}}}"#,
+    );
+    for (words, code, says) in [
+        (&["doc"][..], 66, "did you mean docs?"),
+        (
+            &["far", "--yes"],
+            65,
+            "only a server with a `command` can be shared",
+        ),
+        (
+            &["docs", "--from", "cursor"],
+            66,
+            "cursor has no server \"docs\"",
+        ),
+        (&["docs", "--undo"], 66, "no host's file was changed"),
+        (
+            &["docs", "--undo", "--from", "claude"],
+            64,
+            "cannot be used with",
+        ),
+    ] {
+        let (exit, _, errors) = share(&world, words);
+        assert_eq!(exit, Some(code), "{words:?}: {errors}");
+        assert!(errors.contains(says), "{words:?}: {errors}");
+    }
+    assert!(!servers(&world).exists());
+}
+
+/// What somebody has put into `servers.json`, or needs of it, stays there.
+#[test]
+fn an_undo_takes_back_what_was_put_there_and_nothing_else() {
+    let world = world("");
+    let docs = json!({"command": "x"});
+    let listed = |entry: Value| json!({"mcpServers": {"docs": entry}}).to_string();
+    let shared = json!({"command": "x", "shared": true});
+    let undo = || {
+        let (code, said, errors) = share(&world, &["docs", "--undo", "--yes"]);
+        assert_eq!(
+            (code, file(&world, CLAUDE)),
+            (Some(0), of(&docs)),
+            "{said}{errors}"
+        );
+        errors
+    };
+    let put = || {
+        write(&world, CLAUDE, &of(&docs));
+        assert_eq!(share(&world, &["docs", "--yes"]).0, Some(0));
+        assert_eq!(written(&world)["mcpServers"]["docs"]["shared"], true);
+    };
+    // It was there before, shared or not.
+    for before in [docs.clone(), shared.clone()] {
+        fs::write(servers(&world), listed(before.clone())).expect("servers.json");
+        put();
+        undo();
+        assert_eq!(written(&world)["mcpServers"]["docs"], before);
+        fs::remove_file(servers(&world)).expect("servers.json");
+    }
+    // Somebody has edited it since.
+    put();
+    let edited = json!({"command": "x", "shared": true, "timeout_ms": 1});
+    fs::write(servers(&world), listed(edited.clone())).expect("servers.json");
+    assert!(undo().contains("stays there: somebody has edited it since"));
+    assert_eq!(written(&world)["mcpServers"]["docs"], edited);
+    fs::remove_file(servers(&world)).expect("servers.json");
+    // Another host was given it by hand.
+    put();
+    write(
+        &world,
+        CURSOR,
+        &of(&json!({"command": "mcp-sessiond", "args": ["wrap", "@docs"]})),
+    );
+    assert!(undo().contains("stays there: cursor runs it, too"));
+    assert_eq!(written(&world)["mcpServers"]["docs"], shared);
+}
+
+/// The other servers of a host's file stay wrapped, and can be given back later, byte for byte.
+#[test]
+fn what_setup_has_wrapped_is_not_concerned() {
+    let world = world("");
+    let before = of(&json!({"command": "x"}));
+    write(&world, CLAUDE, &before);
+    let setup = |words: &[&str]| said_by(&world, &[&["setup", "claude", "--yes"], words].concat());
+    assert_eq!(setup(&[]).0, Some(0));
+    assert_eq!(share(&world, &["docs", "--yes"]).0, Some(0));
+    let args = || {
+        let now: Value = serde_json::from_str(&file(&world, CLAUDE)).expect("JSON");
+        ["docs", "own"].map(|name| now["mcpServers"][name]["args"].clone())
+    };
+    let wrapped = json!(["wrap", "--entry", "own", "--", "own"]);
+    assert_eq!(args(), [json!(["wrap", "@docs"]), wrapped.clone()]);
+    assert_eq!(share(&world, &["docs", "--undo", "--yes"]).0, Some(0));
+    // Hosts make nothing of an empty list.
+    assert_eq!(args(), [json!([]), wrapped.clone()]);
+    // Of one server `setup` takes back only that.
+    assert_eq!(setup(&["--only", "docs"]).0, Some(0));
+    let entry = json!(["wrap", "--entry", "docs", "--", "x"]);
+    assert_eq!(args(), [entry, wrapped.clone()]);
+    let (code, said, errors) = setup(&["--undo", "--only", "docs"]);
+    assert_eq!(code, Some(0), "{said}{errors}");
+    assert_eq!(args(), [json!([]), wrapped]);
+    assert_eq!(setup(&["--undo"]).0, Some(0));
+    let now: Value = serde_json::from_str(&file(&world, CLAUDE)).expect("JSON");
+    assert_eq!(now["mcpServers"]["own"], json!({"command": "own"}));
+}
