@@ -120,6 +120,34 @@ pub struct World {
     pub log: Log,
 }
 
+/// Settings that hold where the configuration has no other value: name there, variable, value.
+const USUAL: [(&str, &str, &str); 5] = [
+    // Most tests call again after a loss, and read of it on standard error.
+    ("tell = ", "MCP_SESSIOND_WRAP_TELL", "log"),
+    // A machine that is busy with tests is slower than a host's; nothing here is about these but what
+    // sets them.
+    (
+        "first_line_wait_ms",
+        "MCP_SESSIOND_WRAP_FIRST_LINE_WAIT_MS",
+        "5000",
+    ),
+    (
+        "keeper_wait_ms",
+        "MCP_SESSIOND_WRAP_KEEPER_WAIT_MS",
+        "10000",
+    ),
+    (
+        "init_timeout_ms",
+        "MCP_SESSIOND_BUNDLE_INIT_TIMEOUT_MS",
+        "120000",
+    ),
+    (
+        "ready_wait_ms",
+        "MCP_SESSIOND_BUNDLE_READY_WAIT_MS",
+        "30000",
+    ),
+];
+
 impl World {
     /// A world with the default configuration.
     ///
@@ -208,24 +236,19 @@ impl World {
 
     /// The variables that keep everything within this world.
     #[must_use]
-    pub fn environment(&self) -> [(&'static str, PathBuf); 7] {
+    pub fn environment(&self) -> Vec<(&'static str, PathBuf)> {
         let settings = std::fs::read_to_string(self.config()).unwrap_or_default();
-        let tell = match settings.contains("tell = \"error\"") {
-            true => "error",
-            false => "log",
-        };
-        [
-            // Most tests call again after a loss, and read of it on standard error.
-            ("MCP_SESSIOND_WRAP_TELL", tell.into()),
+        let usual = USUAL
+            .into_iter()
+            .filter(|(setting, ..)| !settings.contains(setting))
+            .map(|(_, variable, value)| (variable, value.into()));
+        let own = [
             ("MCP_SESSIOND_HOSTS", self.hosts.clone().into()),
-            // A machine that is busy with tests is slower than a host's; nothing here is about
-            // these two but what sets them.
-            ("MCP_SESSIOND_WRAP_FIRST_LINE_WAIT_MS", "5000".into()),
-            ("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "10000".into()),
             ("MCP_SESSIOND_DIR", self.directory()),
             ("MCP_SESSIOND_CONFIG", self.config()),
             ("MCP_SESSIOND_BIN", self.binaries.daemon.into()),
-        ]
+        ];
+        own.into_iter().chain(usual).collect()
     }
 
     /// A command in this world.

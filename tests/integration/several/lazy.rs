@@ -117,7 +117,8 @@ fn one_that_the_user_logs_in_to_is_not_answered_from_memory() {
 
 #[test]
 fn all_are_where_the_command_line_says_so_and_one_that_hangs_is_told() {
-    let world = world(&format!("{QUICK}\nbundle.init_timeout_ms = 2000"));
+    let within = |limit_ms: u32| format!("{QUICK}\nbundle.init_timeout_ms = {limit_ms}");
+    let world = world(&within(120_000));
     let _daemon = world.daemon();
     says(&world, &usual());
     write_down(
@@ -132,6 +133,7 @@ fn all_are_where_the_command_line_says_so_and_one_that_hangs_is_told() {
     assert!(client.pipe.wait().success());
     gone(pid(&world));
 
+    world.configure(&within(5_000));
     let mut client = Client::connected(world.front(&words));
     assert_eq!((tools(&mut client).len(), starts(&world)), (7, 1));
     let gate = world.root().join("gate");
@@ -144,7 +146,7 @@ fn all_are_where_the_command_line_says_so_and_one_that_hangs_is_told() {
     );
     let error = client.try_call("a", json!({})).expect_err("it hangs");
     let message = error["message"].as_str().expect("text");
-    assert!(message.contains("it was not ready within 2 s"), "{message}");
+    assert!(message.contains("it was not ready within 5 s"), "{message}");
     gone(pid(&world));
     fs::remove_file(gate).expect("removed");
     assert_eq!(client.call("a", json!({})), pid(&world).to_string());

@@ -18,7 +18,7 @@ const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","param
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 /// However busy the machine is, each server is waited for.
-const PATIENT: &str = "bundle.ready_wait_ms = 600000";
+const PATIENT: &str = "bundle.ready_wait_ms = 600000\nbundle.init_timeout_ms = 600000";
 
 /// What a host sends and what a server does.
 enum Step {
@@ -315,9 +315,7 @@ fn what_comes_behind_initialize_in_one_write_waits_for_its_answer() {
 /// The first time there is no file with what it says, and then it waits at a gate.
 #[test]
 fn one_that_has_failed_the_last_time_keeps_no_host_waiting_and_joins() {
-    let world = world(&format!(
-        "{PATIENT}\nbundle.init_timeout_ms = 600000\nbundle.init_concurrency = 1"
-    ));
+    let world = world(&format!("{PATIENT}\nbundle.init_concurrency = 1"));
     let _daemon = world.daemon();
     let servers = [("odd", entry(&told(&world))), ("good", small(&world))];
     write_down(&world, &servers);

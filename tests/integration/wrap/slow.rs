@@ -348,17 +348,26 @@ fn no_server_of_a_list_is_started_beside_the_kept_one_while_the_daemon_hangs() {
     none_is_started_beside(&world, &all);
 }
 
+/// A front that has all time to start its server. Those after it wait for 300 ms: by the file, since a
+/// variable is a part of what tells servers apart.
+fn first_of_the_hurried(world: &World, words: &[String]) -> Client<Front> {
+    let settings = fs::read_to_string(world.config()).expect("the configuration");
+    let waiting = |ms: u32| world.configure(&format!("wrap.keeper_wait_ms = {ms}\n{settings}"));
+    waiting(60_000);
+    let mut client = Client::connected(world.front(words));
+    assert_eq!(client.count(), 1);
+    waiting(300);
+    client
+}
+
 fn none_is_started_beside(world: &World, words: &[String]) {
     let daemon = world.daemon();
-    // The variable is a part of what tells servers apart.
-    let wait = [("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "300")];
-    let mut first = Client::connected(world.front_with(words, &wait));
-    assert_eq!(first.count(), 1);
+    let mut first = first_of_the_hurried(world, words);
     let backend = world.backend();
     let server = backend.pid();
     backend.cut_off(&mut first.pipe);
     daemon.signal(Signal::SIGSTOP);
-    let mut next = Client::new(world.front_with(words, &wait));
+    let mut next = Client::new(world.front(words));
     let asked = next.begin_initialize("test");
     next.pipe.errors.wait("is kept for this host");
     assert_eq!(servers(world), [server]);
@@ -373,14 +382,12 @@ fn none_is_started_beside(world: &World, words: &[String]) {
 #[track_caller]
 fn one_server_however_long_the_daemon_hangs(world: &World, words: &[String]) {
     let daemon = world.daemon();
-    let wait = [("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "300")];
-    let mut client = Client::connected(world.front_with(words, &wait));
-    assert_eq!(client.count(), 1);
+    let mut client = first_of_the_hurried(world, words);
     let server = world.backend().pid();
     for (round, hangs_ms) in (1..).zip([310, 330, 450, 600, 800, 1_000, 1_200, 1_280]) {
         world.backend().cut_off(&mut client.pipe);
         daemon.signal(Signal::SIGSTOP);
-        client = Client::new(world.front_with(words, &wait));
+        client = Client::new(world.front(words));
         let asked = client.begin_initialize("test");
         let goes_on = goes_on_after(daemon.pid(), Duration::from_millis(hangs_ms));
         let answer = client.initialized(asked);
