@@ -127,6 +127,22 @@ impl Host {
     /// # Errors
     /// When it can't be read, or is not of its form.
     pub(crate) fn read(self, path: &Path) -> Result<Option<Vec<(String, Value)>>, HostError> {
+        self.read_by(path, Self::members)
+    }
+
+    /// The same, and those of single projects that are in the user's file: [`is_called`].
+    ///
+    /// # Errors
+    /// When it can't be read, or is not of its form.
+    pub(crate) fn read_all(self, path: &Path) -> Result<Option<Vec<(String, Value)>>, HostError> {
+        self.read_by(path, Self::all_members)
+    }
+
+    fn read_by(
+        self,
+        path: &Path,
+        members_of: fn(Self, &str) -> Result<Vec<(String, Value)>, String>,
+    ) -> Result<Option<Vec<(String, Value)>>, HostError> {
         let text = match regular_file::read_text(path, FILE_MAX) {
             Ok(text) => text,
             Err(error)
@@ -146,7 +162,7 @@ impl Host {
         };
         let members = || {
             self.check_names(&text)?;
-            let mut members = self.members(&text)?;
+            let mut members = members_of(self, &text)?;
             members.retain(|(_, entry)| !self.is_part(entry));
             if self.has_switches {
                 self.switch_off(&text, &mut members)?;
@@ -291,6 +307,19 @@ impl std::fmt::Display for Host {
 /// What a server of a single project is called among all of a file.
 pub(crate) fn of_project(server: &str, project: &str) -> String {
     format!("{server} ({project})")
+}
+
+/// Whether a server of a file is called so, by its user or in a single project. One whose own name
+/// looks like that is not.
+pub(crate) fn is_called(server: &str, name: &str) -> bool {
+    let in_project = |rest: &str| {
+        let project = rest
+            .strip_prefix(" (")
+            .and_then(|rest| rest.strip_suffix(')'));
+        project.is_some_and(|project| !project.contains(") ("))
+    };
+    let rest = server.strip_prefix(name);
+    rest.is_some_and(|rest| rest.is_empty() || in_project(rest))
 }
 
 /// JSON as hosts read it: with comments and trailing commas.

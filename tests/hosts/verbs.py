@@ -293,6 +293,44 @@ def asks_again(world):
     session.end()
 
 
+def share(world):
+    """Three windows of Claude Code have a server each, as `claude mcp add` has it. `status` says what makes them one, and `share` does; `--undo` gives
+    each its own again."""
+    shells = Shells(world)
+    # What `share` writes is the executable itself.
+    own = {"MCP_SESSIOND_DIR": str(world.run), "MCP_SESSIOND_CONFIG": str(world.config_path)}
+    env = claude.environment(world) | {"PATH": shells.env["PATH"]} | own
+    entry = lambda: json.loads((world.home / ".claude.json").read_text())["projects"][str(world.project)]["mcpServers"]["browser"]
+    code, said = world.finish([claude.CLAUDE, "mcp", "add", "browser", "--", *OWN, "--", *BROWSER], env=env)
+    world.check("`claude mcp add browser -- mcp-sessiond wrap -- …` takes the entry", code == 0, said)
+    before = entry()
+
+    def counted(stage, many):
+        windows = [claude.Sharing(world, env, "browser", "mcp__browser__count") for _ in range(many)]
+        for number_of, window in enumerate(windows):
+            window.ask(f"{stage}-{number_of}")
+        return windows, sorted(number(str(world.api.results(f"{stage}-{one}"))) for one in range(many))
+    windows, seen = counted("own", 3)
+    world.check("three windows count 1 each", seen == [1, 1, 1], seen)
+    shells.says("mcp-sessiond status", 0, "^browser: 3 processes, .*`mcp-sessiond share browser` makes them one")
+    for window in windows:
+        window.end()
+    shells.says("mcp-sessiond share browser --yes", 0, "browser: is added, and shared", "wrap @browser", "2 files were changed")
+    already = len(world.started())
+    windows, seen = counted("shared", 2)
+    world.check("two windows have one count", seen == [1, 2] and len(world.started()) == already + 1, (seen, world.started()))
+    for window in windows:
+        window.end()
+    shells.says("mcp-sessiond stop browser", 0, "browser")
+    shells.says("mcp-sessiond share browser --undo --yes", 0, "browser: is removed", "2 files were changed")
+    after = entry()
+    world.check("Claude Code's entry is as it was", [after[name] for name in ("command", "args")] == [before[name] for name in ("command", "args")], (before, after))
+    windows, seen = counted("again", 2)
+    world.check("two windows count 1 each again", seen == [1, 1], seen)
+    for window in windows:
+        window.end()
+
+
 def of(kind, scenario):
     def run(world):
         scenario(world, kind)
@@ -300,5 +338,5 @@ def of(kind, scenario):
     return run
 
 
-SCENARIOS = [*(of(kind, scenario) for kind in (Claude, TypeScript) for scenario in (by_name, shared, at_name, name_in_use)), two_projects, asks_again]
+SCENARIOS = [*(of(kind, scenario) for kind in (Claude, TypeScript) for scenario in (by_name, shared, at_name, name_in_use)), two_projects, asks_again, share]
 OBSERVED = []

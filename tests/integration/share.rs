@@ -61,6 +61,8 @@ fn all_hosts_run_one_server_until_that_is_taken_back() {
 
     let (code, said, errors) = share(&world, &["docs", "--undo", "--yes"]);
     assert_eq!(code, Some(0), "{said}{errors}");
+    let says = "\"docs\" is not wrapped now; `mcp-sessiond setup` wraps it";
+    assert!(errors.contains(says), "{errors}");
     assert_eq!(now(), before);
     assert_eq!(written(&world), json!({"mcpServers": {}}));
     assert_eq!(share(&world, &["docs", "--undo"]).0, Some(66));
@@ -156,6 +158,46 @@ fn a_server_that_is_not_the_same_everywhere_is_shared_where_it_is() {
         errors.contains("has another server of this name"),
         "{errors}"
     );
+}
+
+/// As `claude mcp add` writes one: for the project alone, in the user's file.
+#[test]
+fn servers_of_single_projects_are_shared_as_well() {
+    let world = world("");
+    let text = |own: &str, other: &str| {
+        let docs =
+            |command: &str| json!({"docs": {"command": command}, "docs (/c)": {"command": "z"}});
+        let of = |command: &str| json!({"mcpServers": docs(command)});
+        let projects = json!({"/a": of(own), "/b": of(other)});
+        json!({"projects": projects}).to_string()
+    };
+    write(&world, CLAUDE, &text("x", "y"));
+    let (code, _, errors) = share(&world, &["docs", "--yes"]);
+    assert_eq!(code, Some(65), "{errors}");
+    assert!(
+        errors.contains("in claude (/a) and claude (/b)"),
+        "{errors}"
+    );
+    write(&world, CLAUDE, &text("x", "x"));
+    let (code, said, errors) = share(&world, &["docs", "--yes"]);
+    assert_eq!(code, Some(0), "{said}{errors}");
+    let now: Value = serde_json::from_str(&file(&world, CLAUDE)).expect("JSON");
+    for project in ["/a", "/b"] {
+        let servers = &now["projects"][project]["mcpServers"];
+        assert_eq!(servers["docs"]["args"], json!(["wrap", "@docs"]));
+        assert_eq!(servers["docs (/c)"], json!({"command": "z"}));
+    }
+    assert_eq!(share(&world, &["docs", "--undo", "--yes"]).0, Some(0));
+    assert_eq!(file(&world, CLAUDE), text("x", "x"));
+    assert_eq!(written(&world), json!({"mcpServers": {}}));
+    // What was wrapped by hand is so again.
+    let by_hand = of(&json!({"command": "mcp-sessiond", "args": ["wrap", "--", "x"]}));
+    write(&world, CLAUDE, &by_hand);
+    assert_eq!(share(&world, &["docs", "--yes"]).0, Some(0));
+    assert_eq!(written(&world)["mcpServers"]["docs"]["command"], "x");
+    let (code, _, errors) = share(&world, &["docs", "--undo", "--yes"]);
+    assert_eq!((code, &*errors), (Some(0), ""));
+    assert_eq!(file(&world, CLAUDE), by_hand);
 }
 
 #[test]

@@ -550,7 +550,7 @@ fn plan(
         let command = redacted_command(&form.words());
         let (own_words, becomes) = match change {
             Change::Wrap => (own_words(own), format!(" {command}")),
-            Change::List(_) => (vec!["wrap"], format!(" @{name}")),
+            Change::List(_) => (vec!["wrap"], format!(" @{own}")),
         };
         let becomes = format!("{executable} {}{becomes}", own_words.join(" "));
         let has_made_arguments = matches!(
@@ -563,16 +563,16 @@ fn plan(
         let (outcome, why) = match (&form, change) {
             (Form::NotWrappable(why), _) => (Outcome::Skipped, Some((*why).to_owned())),
             (form, Change::List(_)) => {
-                let at_name = format!("@{name}");
+                let at_name = format!("@{own}");
                 if form.is_ours(executable) && form.words()[1..] == ["wrap", &at_name] {
                     (Outcome::Unchanged, None)
                 } else {
-                    edits.extend(list((host, body), entry, form, (executable, &name))?);
+                    edits.extend(list((host, body), entry, form, (executable, own))?);
                     wrapped.push(Wrapped {
                         name: name.clone(),
                         executable: executable.to_owned(),
                         has_made_arguments,
-                        listed: Some(name.clone()),
+                        listed: Some(own.to_owned()),
                         added: change.edit().map(|edit| edit.what),
                     });
                     (Outcome::Wrapped, None)
@@ -628,13 +628,15 @@ fn plan(
     }
     let found = servers(host, tree.as_ref())?;
     let expect = |name: &str, entry: &mut Value| {
-        let is_listed = wrapped
+        let is_this = |one: &&Wrapped| one.name == name;
+        let listed = wrapped
             .iter()
-            .any(|one| one.name == name && one.listed.is_some());
+            .find(is_this)
+            .and_then(|one| one.listed.as_ref());
         let plain = found.iter().find(|one| one.name == name);
-        if let (true, Some(plain)) = (is_listed, plain) {
+        if let (Some(listed), Some(plain)) = (listed, plain) {
             // A name that is there twice was refused.
-            let _ = expect_listed((host, body), plain.entry, entry, (executable, name));
+            let _ = expect_listed((host, body), plain.entry, entry, (executable, listed));
         } else if let Some((_, own)) = owns.iter().find(|(wrapped, _)| wrapped == name) {
             entries::expect_wrapped(host, entry, executable, own);
         } else if renewed.iter().any(|one| one == name) {

@@ -11,8 +11,9 @@ use serde_json::{Map, Value};
 use super::import::{Failure, convert, list, understood};
 use super::setup::{ListEdit, Listing, Rewrite, rewrite};
 use crate::exit_code::{DATA_ERROR, NO_INPUT, SOFTWARE};
-use crate::hosts::Host;
+use crate::hosts::inspect::{EntryState, entries_of};
 use crate::hosts::record::{Added, Record, Records};
+use crate::hosts::{Host, is_called};
 use crate::servers::{Kind, Servers, write};
 use crate::ui::output::warn;
 
@@ -21,7 +22,7 @@ const HOSTS_OWN: [&str; 3] = ["only", "without", "disabled"];
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Moves the server's entry from hosts' own files, of the user and not of a project, to `~/.config/mcp-sessiond/servers.json` with \
+Moves the server's entry from the files that hosts have of their user to `~/.config/mcp-sessiond/servers.json` with \
 `\"shared\": true`, and has each of these hosts run it from there, by `mcp-sessiond wrap @NAME`. It shows what would change, and asks first. \
 Then one process serves all hosts, windows and projects. Don't share a server that remembers a conversation (a browser, a terminal), or works \
 in the directory of its host: each sees what the others do there, and it runs in your home directory, or in the entry's `cwd`.
@@ -81,6 +82,8 @@ impl Arguments {
 struct Found {
     host: Host,
     file: PathBuf,
+    /// What it is called in that.
+    own: String,
     /// In the form of servers.json. None: it runs what that has.
     entry: Option<Map<String, Value>>,
 }
@@ -114,17 +117,17 @@ fn share(arguments: &Arguments) -> Result<u8, Failure> {
             format!("{} has no server {name:?}", from.unwrap_or_default()),
         ));
     };
-    let (entry, first_host) = (first.entry.clone(), first.host);
+    let (entry, place) = (first.entry.clone(), first.place(name));
     let differs: Vec<String> = found
         .iter()
         .filter(|one| !same(first, one))
-        .map(|one| one.host.to_string())
+        .map(|one| one.place(name))
         .collect();
     if let (Some(host), None) = (differs.first(), arguments.from) {
         return Err((
             DATA_ERROR,
             format!(
-                "{name:?} is not the same server in {first_host} and {host}; `mcp-sessiond share {name} --from HOST` shares that of HOST, \
+                "{name:?} is not the same server in {place} and {host}; `mcp-sessiond share {name} --from HOST` shares that of HOST, \
                  and leaves the others as they are"
             ),
         ));
@@ -134,11 +137,19 @@ fn share(arguments: &Arguments) -> Result<u8, Failure> {
             "{host} has another server of this name, which stays as it is"
         ));
     }
-    found.retain(|one| !differs.contains(&one.host.to_string()));
+    found.retain(|one| !differs.contains(&one.place(name)));
     let edit = edit(name, entry, &there, (&path, &text))?;
-    let entries = found.into_iter().map(|one| (one.file, name.clone()));
+    let entries = found.into_iter().map(|one| (one.file, one.own));
     let entries = entries.collect();
     Ok(arguments.rewrite(Listing { entries, edit })?.max(code))
+}
+
+impl Found {
+    /// The host, and the project where it is a single one's.
+    fn place(&self, name: &str) -> String {
+        let project = self.own.strip_prefix(name).unwrap_or_default();
+        format!("{}{project}", self.host)
+    }
 }
 
 /// Looks for the server in the files of all hosts. Those that can't be shared stay as they are, and
@@ -149,14 +160,14 @@ fn find(name: &str, there: &Servers) -> Result<(Vec<Found>, u8), Failure> {
     let (mut found, mut others, mut code) = (Vec::new(), Vec::new(), 0);
     for host in Host::value_variants() {
         for file in host.files(&user) {
-            let servers = host.read(&file).unwrap_or_else(|error| {
+            let servers = host.read_all(&file).unwrap_or_else(|error| {
                 warn(error);
                 code = DATA_ERROR;
                 None
             });
-            for (other, server) in servers.unwrap_or_default() {
-                if other != name {
-                    others.push(other);
+            for (own, server) in servers.unwrap_or_default() {
+                if !is_called(&own, name) {
+                    others.push(own);
                     continue;
                 }
                 let entry = match shared_entry(*host, &server, there, name) {
@@ -167,8 +178,12 @@ fn find(name: &str, there: &Servers) -> Result<(Vec<Found>, u8), Failure> {
                         continue;
                     }
                 };
-                let (host, file) = (*host, file.clone());
-                found.push(Found { host, file, entry });
+                found.push(Found {
+                    host: *host,
+                    file: file.clone(),
+                    own,
+                    entry,
+                });
             }
         }
     }
@@ -289,8 +304,22 @@ fn undo(arguments: &Arguments) -> Result<u8, Failure> {
         entries: Vec::new(),
         edit,
     })?;
-    if code == 0 && !arguments.dry_run {
-        warn("these hosts run it without mcp-sessiond now; `mcp-sessiond setup` wraps it");
+    // It was wrapped before only where that was not done by `setup`, whose record says what was before.
+    let is_bare = |record: &Record| {
+        let host = Host::from_str(&record.host, false).ok()?;
+        let entries = entries_of(host, &record.file).ok()??.entries;
+        let own = entries.iter().find(|entry| is_called(&entry.name, name))?;
+        Some(matches!(own.state, EntryState::Wrappable))
+    };
+    if records
+        .iter()
+        .any(|record| is_bare(record).unwrap_or_default())
+        && code == 0
+        && !arguments.dry_run
+    {
+        warn(format_args!(
+            "{name:?} is not wrapped now; `mcp-sessiond setup` wraps it"
+        ));
     }
     Ok(code)
 }
@@ -316,7 +345,7 @@ fn taken_back(
     let is_as_written = |record: &&&Record| {
         let host = Host::from_str(&record.host, false).ok()?;
         let servers = host.all_members(&record.before).ok()?;
-        let (_, server) = servers.into_iter().find(|(own, _)| own == name)?;
+        let (_, server) = servers.into_iter().find(|(own, _)| is_called(own, name))?;
         let entry = shared_entry(host, &server, there, name).ok()??;
         Some(there.would_be(name, &entry).ok().as_ref() == listed.ok())
     };
@@ -334,7 +363,7 @@ fn taken_back(
             if records.iter().any(is_taken_back) {
                 continue;
             }
-            let servers = host.read(&file).ok().flatten().unwrap_or_default();
+            let servers = host.read_all(&file).ok().flatten().unwrap_or_default();
             let runs = |(_, server): &(String, Value)| {
                 convert::converted(*host, server)
                     .is_err_and(|why| why == convert::runs_listed(name))

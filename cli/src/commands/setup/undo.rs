@@ -3,13 +3,13 @@
 use super::display::redacted_command;
 use super::{Arguments, Change, Failure, Line, Outcome, Plan, check};
 use crate::exit_code::{DATA_ERROR, NO_INPUT, SOFTWARE};
-use crate::hosts::Host;
 use crate::hosts::edit::{body, with_body};
 use crate::hosts::entries::{expect_unwrapped, form};
 use crate::hosts::file::HostFile;
 use crate::hosts::listed::{expect_unlisted, unlist};
 use crate::hosts::members::{Server, servers, tree};
 use crate::hosts::record::{Record, Records, Wrapped};
+use crate::hosts::{Host, is_called};
 use crate::ui::output::warn;
 use clap::ValueEnum as _;
 
@@ -21,8 +21,11 @@ pub(super) fn plans(
 ) -> Result<(Vec<Plan>, u8), Failure> {
     // `setup` takes back whatever it was, `share` what it has had run from `servers.json`.
     let is_meant = |one: &Wrapped| {
-        let is_kind = one.listed.is_some() || matches!(change, Change::Wrap);
-        arguments.only.is_empty() || arguments.only.contains(&one.name) && is_kind
+        let is_this = |name: &String| match change {
+            Change::Wrap => is_called(&one.name, name),
+            Change::List(_) => one.is_run_from_list(name),
+        };
+        arguments.only.is_empty() || arguments.only.iter().any(is_this)
     };
     let (mut plans, mut code) = (Vec::new(), 0);
     let file = arguments
