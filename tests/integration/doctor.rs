@@ -558,14 +558,14 @@ fn a_setting_that_waits_for_a_restart_is_said_to_wait() {
     };
     assert_eq!(setting("storage.durability").get("pending"), None);
     world.configure(
-        "claim_wait_ms = 17\nstorage.durability = \"power\"\nbackends.closes = 7\nbundle.ready_wait_ms = 3999\n",
+        "claim_wait_ms = 17\nstorage.durability = \"power\"\nbackends.closes = 7\nbundle.init_concurrency = 7\n",
     );
     daemon.signal(Signal::SIGHUP);
     let logged = |what: &str| world.log.wait(what);
     logged("storage.durability: \"process\" -> \"power\"; it applies when the daemon is restarted");
     assert!(logged("claim_wait_ms: ").trim_end().ends_with("-> 17"));
     logged("backends.closes: 3 -> 7; servers that run already keep the previous value");
-    logged("-> 3999; each `wrap` and `serve` reads it when it starts");
+    logged("8 -> 7; each `wrap` and `serve` reads it when it starts");
     let durability = setting("storage.durability");
     assert_eq!(
         (
