@@ -31,6 +31,9 @@ use self::yaml::{Kind, Yaml};
 /// Bytes that a host's file may have: Claude Code keeps a history in it.
 const FILE_MAX: u64 = 256 * 1024 * 1024;
 
+/// The servers of a file, by their names there, in its order.
+pub(crate) type Members = Vec<(String, Value)>;
+
 /// The hosts whose files we know.
 static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
     let host = |known: &'static KnownHost| {
@@ -126,7 +129,7 @@ impl Host {
     ///
     /// # Errors
     /// When it can't be read, or is not of its form.
-    pub(crate) fn read(self, path: &Path) -> Result<Option<Vec<(String, Value)>>, HostError> {
+    pub(crate) fn read(self, path: &Path) -> Result<Option<Members>, HostError> {
         self.read_by(path, Self::members)
     }
 
@@ -134,15 +137,15 @@ impl Host {
     ///
     /// # Errors
     /// When it can't be read, or is not of its form.
-    pub(crate) fn read_all(self, path: &Path) -> Result<Option<Vec<(String, Value)>>, HostError> {
+    pub(crate) fn read_all(self, path: &Path) -> Result<Option<Members>, HostError> {
         self.read_by(path, Self::all_members)
     }
 
     fn read_by(
         self,
         path: &Path,
-        members_of: fn(Self, &str) -> Result<Vec<(String, Value)>, String>,
-    ) -> Result<Option<Vec<(String, Value)>>, HostError> {
+        members_of: fn(Self, &str) -> Result<Members, String>,
+    ) -> Result<Option<Members>, HostError> {
         let text = match regular_file::read_text(path, FILE_MAX) {
             Ok(text) => text,
             Err(error)
@@ -213,7 +216,7 @@ impl Host {
     ///
     /// # Errors
     /// When it is not of this host's form.
-    fn members(self, text: &str) -> Result<Vec<(String, Value)>, String> {
+    fn members(self, text: &str) -> Result<Members, String> {
         match self.form {
             FileForm::Toml => toml_members(text, &self.key),
             FileForm::Yaml => yaml_members(text, &self.key),
@@ -263,7 +266,7 @@ impl Host {
     ///
     /// # Errors
     /// When it is not of this host's form.
-    pub(crate) fn all_members(self, text: &str) -> Result<Vec<(String, Value)>, String> {
+    pub(crate) fn all_members(self, text: &str) -> Result<Members, String> {
         let mut found = self.members(text)?;
         let Some(projects) = &self.projects else {
             return Ok(found);
@@ -353,7 +356,7 @@ pub(crate) fn json_object(text: &str) -> Result<(CstRootNode, CstObject), String
     Ok((root, object))
 }
 
-fn members_of(object: &CstObject, key: &str) -> Result<Vec<(String, Value)>, String> {
+fn members_of(object: &CstObject, key: &str) -> Result<Members, String> {
     let Some(servers) = object.get(key).filter(|servers| !is_null(servers)) else {
         return Ok(Vec::new());
     };
@@ -377,7 +380,7 @@ fn is_null(member: &CstObjectProp) -> bool {
     member.value().and_then(|value| value.to_serde_value()) == Some(Value::Null)
 }
 
-fn yaml_members(text: &str, key: &str) -> Result<Vec<(String, Value)>, String> {
+fn yaml_members(text: &str, key: &str) -> Result<Members, String> {
     let tree = Yaml::read(text.trim_start_matches('\u{feff}'))?;
     let Some(servers) = tree.as_ref().and_then(|tree| tree.get(key)) else {
         return Ok(Vec::new());
@@ -402,7 +405,7 @@ fn yaml_members(text: &str, key: &str) -> Result<Vec<(String, Value)>, String> {
     }
 }
 
-fn toml_members(text: &str, key: &str) -> Result<Vec<(String, Value)>, String> {
+fn toml_members(text: &str, key: &str) -> Result<Members, String> {
     let mut table: toml::Table = toml::from_str(text).map_err(|error| {
         let before = error
             .span()
