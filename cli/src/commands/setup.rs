@@ -37,7 +37,7 @@ use crate::ui::table::{columns, lines_within};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Puts `mcp-sessiond wrap --` in front of each server's command in a host's file, shows what it would change, and asks first. Without HOST \
-it does so for each host that has a file here, except Codex, where nothing would be kept. Everything else in the file \
+it does so for each host that has a file here, except Codex, where only a name keeps a server. Everything else in the file \
 stays as it is, byte for byte: comments, order, line endings. Servers with a URL stay as they are. A second run changes nothing.
 
 It keeps a copy of the file, which nobody else can read, in `~/.config/mcp-sessiond/setup`. `--undo` restores the file; if somebody has edited it since, it removes only what `setup` has added. With `--only` it does so for that server.

@@ -23,7 +23,7 @@ const HOSTS_OWN: [&str; 3] = ["only", "without", "disabled"];
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Moves the server's entry from the files that hosts have of their user to `~/.config/mcp-sessiond/servers.json` with \
-`\"shared\": true`, and has each of these hosts run it from there, by `mcp-sessiond wrap @NAME`. It shows what would change, and asks first. \
+`\"shared\": true`, and has each of these hosts run it from there, by `mcp-sessiond wrap @NAME`, when it is reloaded. It shows what would change, and asks first. \
 Then one process serves all hosts, windows and projects. Don't share a server that remembers a conversation (a browser, a terminal), or works \
 in the directory of its host: each sees what the others do there, and it runs in your home directory, or in the entry's `cwd`.
 
