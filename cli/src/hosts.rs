@@ -34,6 +34,9 @@ const FILE_MAX: u64 = 256 * 1024 * 1024;
 /// The servers of a file, by their names there, in its order.
 pub(crate) type Members = Vec<(String, Value)>;
 
+/// A server's project, where it is a single one's, its name there, and its entry.
+pub(crate) type OfProject = (Option<String>, String, Value);
+
 /// The hosts whose files we know.
 static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
     let host = |known: &'static KnownHost| {
@@ -130,22 +133,22 @@ impl Host {
     /// # Errors
     /// When it can't be read, or is not of its form.
     pub(crate) fn read(self, path: &Path) -> Result<Option<Members>, HostError> {
-        self.read_by(path, Self::members)
+        self.read_by(path, Self::own_members)
     }
 
-    /// The same, and those of single projects that are in the user's file: [`is_called`].
+    /// The same, and those of single projects that are in the user's file: `(project, name, entry)`.
     ///
     /// # Errors
     /// When it can't be read, or is not of its form.
-    pub(crate) fn read_all(self, path: &Path) -> Result<Option<Members>, HostError> {
-        self.read_by(path, Self::all_members)
+    pub(crate) fn read_all(self, path: &Path) -> Result<Option<Vec<OfProject>>, HostError> {
+        self.read_by(path, Self::of_all)
     }
 
-    fn read_by(
+    fn read_by<T>(
         self,
         path: &Path,
-        members_of: fn(Self, &str) -> Result<Members, String>,
-    ) -> Result<Option<Members>, HostError> {
+        members_of: fn(Self, &str) -> Result<Vec<T>, String>,
+    ) -> Result<Option<Vec<T>>, HostError> {
         let text = match regular_file::read_text(path, FILE_MAX) {
             Ok(text) => text,
             Err(error)
@@ -165,17 +168,29 @@ impl Host {
         };
         let members = || {
             self.check_names(&text)?;
-            let mut members = members_of(self, &text)?;
-            members.retain(|(_, entry)| !self.is_part(entry));
-            if self.has_switches {
-                self.switch_off(&text, &mut members)?;
-            }
-            Ok(members)
+            members_of(self, &text)
         };
         members().map(Some).map_err(|why| HostError::Form {
             path: path.to_owned(),
             why,
         })
+    }
+
+    /// The user's servers that are in use there, or switched off.
+    fn own_members(self, text: &str) -> Result<Members, String> {
+        let mut members = self.members(text)?;
+        members.retain(|(_, entry)| !self.is_part(entry));
+        if self.has_switches {
+            self.switch_off(text, &mut members)?;
+        }
+        Ok(members)
+    }
+
+    /// The same, and those of single projects.
+    fn of_all(self, text: &str) -> Result<Vec<OfProject>, String> {
+        let own = self.own_members(text)?.into_iter();
+        let own = own.map(|(name, entry)| (None, name, entry));
+        Ok(own.chain(self.of_projects(text)?).collect())
     }
 
     /// Refuses a file that has a name twice where its servers are: hosts take the last one, people
@@ -268,12 +283,19 @@ impl Host {
     /// When it is not of this host's form.
     pub(crate) fn all_members(self, text: &str) -> Result<Members, String> {
         let mut found = self.members(text)?;
-        let Some(projects) = &self.projects else {
+        let of_projects = self.of_projects(text)?.into_iter();
+        found.extend(of_projects.map(|(project, server, value)| {
+            (of_project(&server, &project.unwrap_or_default()), value)
+        }));
+        Ok(found)
+    }
+
+    /// The servers of single projects that are in the user's file.
+    fn of_projects(self, text: &str) -> Result<Vec<OfProject>, String> {
+        let mut found = Vec::new();
+        let Some(projects) = self.projects.as_ref().filter(|_| !text.trim().is_empty()) else {
             return Ok(found);
         };
-        if text.trim().is_empty() {
-            return Ok(found);
-        }
         let (_, object) = json_object(text)?;
         for project in object
             .object_value(projects)
@@ -284,12 +306,8 @@ impl Host {
             let Some(project) = project.object_value() else {
                 continue;
             };
-            let servers = members_of(&project, &self.key)?;
-            found.extend(
-                servers
-                    .into_iter()
-                    .map(|(server, value)| (of_project(&server, &name), value)),
-            );
+            let servers = members_of(&project, &self.key)?.into_iter();
+            found.extend(servers.map(|(server, value)| (Some(name.clone()), server, value)));
         }
         Ok(found)
     }
@@ -310,19 +328,6 @@ impl std::fmt::Display for Host {
 /// What a server of a single project is called among all of a file.
 pub(crate) fn of_project(server: &str, project: &str) -> String {
     format!("{server} ({project})")
-}
-
-/// Whether a server of a file is called so, by its user or in a single project. One whose own name
-/// looks like that is not.
-pub(crate) fn is_called(server: &str, name: &str) -> bool {
-    let in_project = |rest: &str| {
-        let project = rest
-            .strip_prefix(" (")
-            .and_then(|rest| rest.strip_suffix(')'));
-        project.is_some_and(|project| !project.contains(") ("))
-    };
-    let rest = server.strip_prefix(name);
-    rest.is_some_and(|rest| rest.is_empty() || in_project(rest))
 }
 
 /// JSON as hosts read it: with comments and trailing commas.

@@ -322,7 +322,7 @@ def share(world):
     for window in windows:
         window.end()
     shells.says("mcp-sessiond stop browser", 0, "browser")
-    shells.says("mcp-sessiond share browser --undo --yes", 0, "browser: is removed", "2 files were changed")
+    shells.says("mcp-sessiond share browser --undo --yes", 0, "1 file was changed", "browser: is removed")
     after = entry()
     world.check("Claude Code's entry is as it was", [after[name] for name in ("command", "args")] == [before[name] for name in ("command", "args")], (before, after))
     windows, seen = counted("again", 2)

@@ -49,7 +49,7 @@ fn all_hosts_run_one_server_until_that_is_taken_back() {
     assert_eq!((code, &*errors), (Some(0), ""), "{said}");
     let changed = format!("{} files were changed", hosts.len() + 1);
     assert!(said.contains(&changed), "{said}");
-    let shared = json!({"command": "npx", "args": ["-y", "x"], "env": {"A": "1"}, "shared": true});
+    let shared = json!({"command": "npx", "args": ["-y", "x"], "env": {"A": "1"}, "shared": true, "by_share": "server"});
     assert_eq!(written(&world), json!({"mcpServers": {"docs": shared}}));
     for ((host, ..), text) in hosts.iter().zip(now()) {
         assert!(text.contains("\"wrap\", \"@docs\"]"), "{host}: {text}");
@@ -138,7 +138,7 @@ fn a_server_that_is_not_the_same_everywhere_is_shared_where_it_is() {
     let (code, said, errors) = share(&world, &["docs", "--yes"]);
     assert_eq!(code, Some(65), "{said}");
     assert!(
-        errors.contains("not the same server in claude and cursor"),
+        errors.contains("is not the same server in claude ("),
         "{errors}"
     );
     assert!(file(&world, CLAUDE) == one && !servers(&world).exists());
@@ -146,7 +146,7 @@ fn a_server_that_is_not_the_same_everywhere_is_shared_where_it_is() {
     let (code, said, errors) = share(&world, &["docs", "--from", "cursor", "--yes"]);
     assert_eq!(code, Some(0), "{said}{errors}");
     assert!(
-        errors.contains("claude has another server of this name"),
+        errors.contains(".claude.json) has another server of this name"),
         "{errors}"
     );
     assert_eq!(file(&world, CLAUDE), one);
@@ -175,7 +175,7 @@ fn servers_of_single_projects_are_shared_as_well() {
     let (code, _, errors) = share(&world, &["docs", "--yes"]);
     assert_eq!(code, Some(65), "{errors}");
     assert!(
-        errors.contains("in claude (/a) and claude (/b)"),
+        errors.contains("(/a in ") && errors.contains("(/b in "),
         "{errors}"
     );
     write(&world, CLAUDE, &text("x", "x"));
@@ -220,7 +220,7 @@ fn what_can_t_be_shared_is_said_and_stays() {
             66,
             "cursor has no server \"docs\"",
         ),
-        (&["docs", "--undo"], 66, "no host's file was changed"),
+        (&["docs", "--undo"], 66, "`share` has not shared \"docs\""),
         (
             &["docs", "--undo", "--from", "claude"],
             64,
@@ -265,7 +265,7 @@ fn an_undo_takes_back_what_was_put_there_and_nothing_else() {
     }
     // Somebody has edited it since.
     put();
-    let edited = json!({"command": "x", "shared": true, "timeout_ms": 1});
+    let edited = json!({"command": "x", "shared": true, "by_share": "server", "timeout_ms": 1});
     fs::write(servers(&world), listed(edited.clone())).expect("servers.json");
     assert!(undo().contains("stays there: somebody has edited it since"));
     assert_eq!(written(&world)["mcpServers"]["docs"], edited);
@@ -277,8 +277,98 @@ fn an_undo_takes_back_what_was_put_there_and_nothing_else() {
         CURSOR,
         &of(&json!({"command": "mcp-sessiond", "args": ["wrap", "@docs"]})),
     );
-    assert!(undo().contains("stays there: cursor runs it, too"));
-    assert_eq!(written(&world)["mcpServers"]["docs"], shared);
+    assert!(undo().contains("stays there: cursor runs it"));
+    let kept = json!({"command": "x", "shared": true, "by_share": "server"});
+    assert_eq!(written(&world)["mcpServers"]["docs"], kept);
+    // As soon as nobody does, it is taken back.
+    write(&world, CURSOR, &of(&json!({"command": "own"})));
+    undo();
+    assert_eq!(written(&world), json!({"mcpServers": {}}));
+}
+
+/// An entry whose variables somebody has written anew can't be given back, and `servers.json` has the last
+/// copy of what they were.
+#[test]
+fn what_is_nowhere_else_is_not_taken_away() {
+    let world = world("");
+    let before = of(&json!({"command": "x", "env": {"KEY": "secret"}}));
+    for env in [json!({"NEW": "1"}), json!({"KEY": ""}), Value::Null] {
+        write(&world, CLAUDE, &before);
+        assert_eq!(share(&world, &["docs", "--yes"]).0, Some(0));
+        let text = file(&world, CLAUDE).replace("\"env\":{}", &format!("\"env\":{env}"));
+        write(&world, CLAUDE, &text);
+        let (code, said, errors) = share(&world, &["docs", "--undo", "--yes"]);
+        assert_eq!(code, Some(0), "{said}{errors}");
+        assert!(errors.contains("is another one"), "{env}: {errors}");
+        assert_eq!(
+            written(&world)["mcpServers"]["docs"]["env"]["KEY"],
+            "secret"
+        );
+        fs::remove_file(servers(&world)).expect("servers.json");
+    }
+}
+
+/// A kill may come between any two of the files that are written, and others may write them, too: the
+/// same command again finishes the job.
+#[test]
+fn an_undo_that_was_killed_is_finished_by_the_next_one() {
+    let world = world("");
+    let docs = json!({"command": "x"});
+    write(&world, CLAUDE, &of(&docs));
+    assert_eq!(said_by(&world, &["setup", "claude", "--yes"]).0, Some(0));
+    let wrapped = file(&world, CLAUDE);
+    assert_eq!(share(&world, &["docs", "--yes"]).0, Some(0));
+    // The record and the list are written, the host's file is not.
+    let shared = file(&world, CLAUDE);
+    write(&world, CLAUDE, &wrapped);
+    assert_eq!(share(&world, &["docs", "--yes"]).0, Some(0));
+    assert_eq!(file(&world, CLAUDE), shared);
+    write(&world, CLAUDE, &wrapped);
+    let (code, said, errors) = share(&world, &["docs", "--undo", "--yes"]);
+    assert_eq!(code, Some(0), "{said}{errors}");
+    let now: Value = serde_json::from_str(&file(&world, CLAUDE)).expect("JSON");
+    assert_eq!(now["mcpServers"]["docs"]["command"], "x");
+    assert_eq!(written(&world), json!({"mcpServers": {}}));
+    // The hosts' files are written, the list is not.
+    write(&world, CURSOR, &of(&docs));
+    assert_eq!(share(&world, &["docs", "--yes"]).0, Some(0));
+    assert_eq!(said_by(&world, &["setup", "--undo", "--yes"]).0, Some(0));
+    assert_eq!(written(&world)["mcpServers"]["docs"]["shared"], true);
+    let (code, said, errors) = share(&world, &["docs", "--undo", "--yes"]);
+    assert_eq!(code, Some(0), "{said}{errors}");
+    assert_eq!(written(&world), json!({"mcpServers": {}}));
+}
+
+/// What `import` has hosts run is `import`'s, and what is called `docs (old)` is no server of a project.
+#[test]
+fn what_somebody_else_has_done_stays() {
+    let world = world("");
+    write(&world, CLAUDE, &of(&json!({"command": "x"})));
+    let rewrite = ["import", "--rewrite", "claude", "docs", "--yes"];
+    assert_eq!(said_by(&world, &rewrite).0, Some(0));
+    let (claude, list) = (file(&world, CLAUDE), written(&world));
+    // Of a host that runs what is listed, that is what another one has to be.
+    write(&world, CURSOR, &of(&json!({"command": "other"})));
+    let (code, said, errors) = share(&world, &["docs", "--from", "claude", "--yes"]);
+    assert_eq!(code, Some(0), "{said}{errors}");
+    assert_eq!(file(&world, CURSOR), of(&json!({"command": "other"})));
+    assert_eq!(
+        share(&world, &["docs", "--undo"]).0,
+        Some(64),
+        "nobody is there"
+    );
+    assert_eq!(share(&world, &["docs", "--undo", "--yes"]).0, Some(0));
+    assert_eq!((file(&world, CLAUDE), written(&world)), (claude, list));
+    let old = r#"{"mcpServers": {"docs": {"command": "x"}, "docs (old)": {"command": "x"}}}"#;
+    write(&world, CURSOR, old);
+    assert_eq!(share(&world, &["docs", "--yes"]).0, Some(0));
+    let now: Value = serde_json::from_str(&file(&world, CURSOR)).expect("JSON");
+    assert_eq!(now["mcpServers"]["docs (old)"], json!({"command": "x"}));
+    let here = r#"{"mcpServers": {"here": {"command": "./run.sh"}}}"#;
+    write(&world, CURSOR, here);
+    let (code, _, errors) = share(&world, &["here", "--yes"]);
+    assert_eq!(code, Some(65), "{errors}");
+    assert!(errors.contains("write an absolute one"), "{errors}");
 }
 
 /// The other servers of a host's file stay wrapped, and can be given back later, byte for byte.

@@ -28,7 +28,7 @@ use crate::hosts::executable::Executable;
 use crate::hosts::file::{FileError, HostFile};
 use crate::hosts::listed::{expect_listed, list};
 use crate::hosts::members::{Server, in_settings, servers, tree};
-use crate::hosts::record::{Added, Record, Records, Wrapped};
+use crate::hosts::record::{Record, Records, Wrapped};
 use crate::hosts::tree::Node;
 use crate::servers::{Servers, write};
 use crate::ui::output::{print, to_json, warn, warn_list};
@@ -122,8 +122,10 @@ enum Change {
 pub(crate) struct Listing {
     /// Each in its file.
     pub(crate) entries: Vec<(PathBuf, String)>,
-    /// What becomes of `servers.json` with them.
+    /// What becomes of `servers.json` before that.
     pub(crate) edit: Option<ListEdit>,
+    /// Whether it is done, or taken back, by `share`.
+    pub(crate) is_shared: bool,
 }
 
 /// An edit of `servers.json`.
@@ -132,8 +134,6 @@ pub(crate) struct ListEdit {
     pub(crate) path: PathBuf,
     pub(crate) former: String,
     pub(crate) text: String,
-    /// What it adds, or takes away again.
-    pub(crate) what: Added,
     /// It is said so, below the file's name.
     pub(crate) sentence: String,
 }
@@ -238,7 +238,7 @@ fn set_up(arguments: &Arguments, change: &Change) -> Result<u8, Failure> {
     };
     let (plans, mut code) = planned()?;
     let edit = change.edit();
-    if !arguments.only.is_empty() && edit.is_none() {
+    if !arguments.only.is_empty() && matches!(change, Change::Wrap) {
         check_names(&arguments.only, &plans)?;
     }
     if !arguments.json {
@@ -251,12 +251,6 @@ fn set_up(arguments: &Arguments, change: &Change) -> Result<u8, Failure> {
         .into_iter()
         .partition(|plan| plan.has_changes() || arguments.undo);
     let has_changes = edit.is_some() || plans.iter().any(Plan::has_changes);
-    let write_list = |edit: &ListEdit| {
-        let ListEdit {
-            path, former, text, ..
-        } = edit;
-        write::replace(path, former, text).map_err(|why| (CANT_CREATE, why))
-    };
     let mut done = 0;
     let mut asking = BTreeSet::new();
     if arguments.undo && !arguments.dry_run && plans.is_empty() {
@@ -294,7 +288,13 @@ fn set_up(arguments: &Arguments, change: &Change) -> Result<u8, Failure> {
         if !arguments.undo {
             executable.settle().map_err(|why| (CANT_CREATE, why))?;
             // No host's file names what is not there.
-            edit.map_or(Ok(()), write_list)?;
+            if let Some(ListEdit {
+                path, former, text, ..
+            }) = edit
+            {
+                write::replace(path, former, text).map_err(|why| (CANT_CREATE, why))?;
+                done += 1;
+            }
         }
         for plan in &mut plans {
             if let Err(why) = plan.apply(&records, arguments.undo) {
@@ -312,10 +312,6 @@ fn set_up(arguments: &Arguments, change: &Change) -> Result<u8, Failure> {
                 }
             }
         }
-        if arguments.undo && code == 0 {
-            edit.map_or(Ok(()), write_list)?;
-        }
-        done += usize::from(edit.is_some() && code == 0);
         drop(lock);
     }
     let files = if done == 1 {
@@ -335,6 +331,9 @@ fn set_up(arguments: &Arguments, change: &Change) -> Result<u8, Failure> {
             format!("{files} Restart the host, or reload its servers.\n")
         } else {
             let undo = match (change, &arguments.only[..]) {
+                (Change::List(_), [name]) if name.contains(char::is_whitespace) => {
+                    format!("share {name:?} --undo")
+                }
                 (Change::List(_), [name]) => format!("share {name} --undo"),
                 _ => "setup --undo".to_owned(),
             };
@@ -366,7 +365,7 @@ fn print_or_fail(text: &str) -> Result<(), Failure> {
 }
 
 /// Asks whoever sits at the terminal.
-fn confirm() -> Result<bool, Failure> {
+pub(crate) fn confirm() -> Result<bool, Failure> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return Err((
             USAGE,
@@ -573,7 +572,7 @@ fn plan(
                         executable: executable.to_owned(),
                         has_made_arguments,
                         listed: Some(own.to_owned()),
-                        added: change.edit().map(|edit| edit.what),
+                        is_shared: matches!(change, Change::List(listing) if listing.is_shared),
                     });
                     (Outcome::Wrapped, None)
                 }
@@ -595,7 +594,7 @@ fn plan(
                     executable: executable.to_owned(),
                     has_made_arguments,
                     listed: None,
-                    added: None,
+                    is_shared: false,
                 });
                 (Outcome::Wrapped, None)
             }

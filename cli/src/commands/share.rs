@@ -9,13 +9,14 @@ use mcp_sessiond_proto::text::did_you_mean;
 use serde_json::{Map, Value};
 
 use super::import::{Failure, convert, list, understood};
-use super::setup::{ListEdit, Listing, Rewrite, rewrite};
-use crate::exit_code::{DATA_ERROR, NO_INPUT, SOFTWARE};
+use super::setup::{ListEdit, Listing, Rewrite, confirm, rewrite};
+use crate::exit_code::{CANT_CREATE, DATA_ERROR, NO_INPUT, SOFTWARE};
 use crate::hosts::inspect::{EntryState, entries_of};
-use crate::hosts::record::{Added, Record, Records};
-use crate::hosts::{Host, is_called};
-use crate::servers::{Kind, Servers, write};
-use crate::ui::output::warn;
+use crate::hosts::record::{Record, Records};
+use crate::hosts::{Host, of_project};
+use crate::servers::write::{self, Added};
+use crate::servers::{Entry, Kind, Servers};
+use crate::ui::output::{print, warn};
 
 /// What stays in a host's own entry, since it is about what this host sees of the server.
 const HOSTS_OWN: [&str; 3] = ["only", "without", "disabled"];
@@ -27,8 +28,7 @@ Moves the server's entry from the files that hosts have of their user to `~/.con
 Then one process serves all hosts, windows and projects. Don't share a server that remembers a conversation (a browser, a terminal), or works \
 in the directory of its host: each sees what the others do there, and it runs in your home directory, or in the entry's `cwd`.
 
-`--undo` gives the hosts their own entries back, and takes away from servers.json what was put there, unless it was edited since or another \
-host runs it.
+`--undo` gives the hosts their own entries back, and takes away from servers.json what was put there (its field `by_share` says that), unless somebody has edited it, a host's file runs it, or a host's entry is not what it was.
 
 Exit codes: 0; 64 bad usage; 65 the server is not the same in all hosts, or servers.json has another one of its name, or a file can't be \
 understood; 66 no host's file has such a server; 73 a file could not be written.
@@ -66,15 +66,14 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 impl Arguments {
-    fn rewrite(&self, listing: Listing) -> Result<u8, Failure> {
-        let how = Rewrite {
+    fn how(&self) -> Rewrite<'_> {
+        Rewrite {
             host: None,
             only: Some(&self.name),
             yes: self.yes,
             dry_run: self.dry_run,
             undo: self.undo,
-        };
-        rewrite(how, listing)
+        }
     }
 }
 
@@ -82,108 +81,106 @@ impl Arguments {
 struct Found {
     host: Host,
     file: PathBuf,
-    /// What it is called in that.
-    own: String,
+    project: Option<String>,
     /// In the form of servers.json. None: it runs what that has.
     entry: Option<Map<String, Value>>,
+}
+
+impl Found {
+    /// Where it stands, for people.
+    fn place(&self) -> String {
+        let project = self.project.as_ref();
+        let project = project.map_or_else(String::new, |project| format!("{project} in "));
+        format!("{} ({project}{})", self.host, self.file.display())
+    }
 }
 
 fn share(arguments: &Arguments) -> Result<u8, Failure> {
     let name = &arguments.name;
     let (path, text) = list()?;
     let there = understood(&path, &text)?;
-    let (mut found, code) = find(name, &there)?;
-    // One that runs what is listed has nothing of its own to differ by.
+    let (found, code) = find(name, &there)?;
+    // What is run, whatever each host lets through of it.
     let kind = |one: &Found| {
-        Some(
+        let own = one.entry.as_ref().map(|own| there.would_be(name, own));
+        let own = own.and_then(Result::ok).map(|own| own.kind().clone());
+        let listed = || {
             there
-                .would_be(name, one.entry.as_ref()?)
-                .ok()?
-                .kind()
-                .clone(),
-        )
+                .listed_as(name)?
+                .ok()
+                .map(|listed| listed.kind().clone())
+        };
+        own.or_else(listed)
     };
-    let same = |one: &Found, other: &Found| match (kind(one), kind(other)) {
-        (Some(one), Some(other)) => one == other,
-        _ => true,
-    };
-    let is_first = |one: &&Found| arguments.from.is_none_or(|from| from == one.host);
-    let own = |one: &&Found| one.entry.is_some();
-    let first = found.iter().filter(is_first).find(own);
-    let Some(first) = first.or_else(|| found.iter().find(is_first)) else {
+    let is_meant = |one: &&Found| arguments.from.is_none_or(|from| from == one.host);
+    let Some(first) = found.iter().find(is_meant) else {
         let from = arguments.from.map(|from| from.to_string());
         return Err((
             NO_INPUT,
             format!("{} has no server {name:?}", from.unwrap_or_default()),
         ));
     };
-    let (entry, place) = (first.entry.clone(), first.place(name));
-    let differs: Vec<String> = found
-        .iter()
-        .filter(|one| !same(first, one))
-        .map(|one| one.place(name))
-        .collect();
-    if let (Some(host), None) = (differs.first(), arguments.from) {
+    let (same, others): (Vec<&Found>, Vec<&Found>) =
+        found.iter().partition(|one| kind(one) == kind(first));
+    if let Some(other) = others.iter().copied().find(is_meant) {
         return Err((
             DATA_ERROR,
             format!(
-                "{name:?} is not the same server in {place} and {host}; `mcp-sessiond share {name} --from HOST` shares that of HOST, \
-                 and leaves the others as they are"
+                "{name:?} is not the same server in {} and {}; `mcp-sessiond share {name} --from HOST` shares that of HOST, \
+                 and leaves the others as they are",
+                first.place(),
+                other.place()
             ),
         ));
     }
-    for host in &differs {
+    for other in others {
         warn(format_args!(
-            "{host} has another server of this name, which stays as it is"
+            "{} has another server of this name, which stays as it is",
+            other.place()
         ));
     }
-    found.retain(|one| !differs.contains(&one.place(name)));
+    let entry = same.iter().find_map(|one| one.entry.clone());
     let edit = edit(name, entry, &there, (&path, &text))?;
-    let entries = found.into_iter().map(|one| (one.file, one.own));
+    let in_file = |one: &Found| match &one.project {
+        Some(project) => of_project(name, project),
+        None => name.clone(),
+    };
+    let entries = same.iter().map(|one| (one.file.clone(), in_file(one)));
     let entries = entries.collect();
-    Ok(arguments.rewrite(Listing { entries, edit })?.max(code))
-}
-
-impl Found {
-    /// The host, and the project where it is a single one's.
-    fn place(&self, name: &str) -> String {
-        let project = self.own.strip_prefix(name).unwrap_or_default();
-        format!("{}{project}", self.host)
-    }
+    let listing = Listing {
+        entries,
+        edit,
+        is_shared: true,
+    };
+    Ok(rewrite(arguments.how(), listing)?.max(code))
 }
 
 /// Looks for the server in the files of all hosts. Those that can't be shared stay as they are, and
 /// are named; then the exit code says so.
 fn find(name: &str, there: &Servers) -> Result<(Vec<Found>, u8), Failure> {
-    let user = paths::user_directories()
-        .ok_or_else(|| (NO_INPUT, "there is no home directory".to_owned()))?;
     let (mut found, mut others, mut code) = (Vec::new(), Vec::new(), 0);
-    for host in Host::value_variants() {
-        for file in host.files(&user) {
-            let servers = host.read_all(&file).unwrap_or_else(|error| {
-                warn(error);
-                code = DATA_ERROR;
-                None
-            });
-            for (own, server) in servers.unwrap_or_default() {
-                if !is_called(&own, name) {
-                    others.push(own);
-                    continue;
-                }
-                let entry = match shared_entry(*host, &server, there, name) {
-                    Ok(entry) => entry,
-                    Err(why) => {
-                        warn(format_args!("{host}: it stays as it is: {why}"));
-                        code = DATA_ERROR;
-                        continue;
-                    }
-                };
-                found.push(Found {
-                    host: *host,
+    for (host, file) in files()? {
+        let servers = host.read_all(&file).unwrap_or_else(|error| {
+            warn(error);
+            code = DATA_ERROR;
+            None
+        });
+        for (project, own, server) in servers.unwrap_or_default() {
+            if own != name {
+                others.push(own);
+                continue;
+            }
+            match shared_entry(host, &server, there, name) {
+                Ok(entry) => found.push(Found {
+                    host,
                     file: file.clone(),
-                    own,
+                    project,
                     entry,
-                });
+                }),
+                Err(why) => {
+                    warn(format_args!("{host}: it stays as it is: {why}"));
+                    code = DATA_ERROR;
+                }
             }
         }
     }
@@ -200,6 +197,17 @@ fn find(name: &str, there: &Servers) -> Result<(Vec<Found>, u8), Failure> {
     Ok((found, code))
 }
 
+/// The files in which hosts have their users' servers, whether they are there or not.
+fn files() -> Result<Vec<(Host, PathBuf)>, Failure> {
+    let user = paths::user_directories()
+        .ok_or_else(|| (NO_INPUT, "there is no home directory".to_owned()))?;
+    let of = |host: &Host| {
+        let host = *host;
+        host.files(&user).into_iter().map(move |file| (host, file))
+    };
+    Ok(Host::value_variants().iter().flat_map(of).collect())
+}
+
 /// A host's server as servers.json would have it. None: it runs what that has.
 fn shared_entry(
     host: Host,
@@ -208,15 +216,30 @@ fn shared_entry(
     name: &str,
 ) -> Result<Option<Map<String, Value>>, String> {
     let mut entry = match convert::converted(host, server) {
-        Err(why) if why == convert::runs_listed(name) && there.listed_as(name).is_some() => {
-            return Ok(None);
+        Err(why) if why == convert::runs_listed(name) => {
+            return match there.listed_as(name) {
+                Some(_) => Ok(None),
+                None => Err(format!("it runs @{name}, which servers.json does not have")),
+            };
         }
         converted => converted?,
     };
     entry.retain(|field, _| !HOSTS_OWN.contains(&&**field));
     entry.insert("shared".to_owned(), true.into());
-    there.would_be(name, &entry)?;
-    Ok(Some(entry))
+    match there.would_be(name, &entry)?.kind() {
+        Kind::Stdio {
+            command, cwd: None, ..
+        } if is_of_directory(command) => {
+            Err("its command is a path from where the host runs; write an absolute one".to_owned())
+        }
+        _ => Ok(Some(entry)),
+    }
+}
+
+/// Whether it depends on the directory which program a command is.
+fn is_of_directory(command: &str) -> bool {
+    let is_whole = |beginning: &&str| command.starts_with(*beginning);
+    command.contains('/') && !["/", "~/", "${"].iter().any(|one| is_whole(&one))
 }
 
 /// What servers.json needs so that the server is shared. None: nothing.
@@ -227,34 +250,28 @@ fn edit(
     (path, text): (&Path, &str),
 ) -> Result<Option<ListEdit>, Failure> {
     let of_list = |why: String| (DATA_ERROR, format!("{}: {why}", path.display()));
-    let (what, new) = match (there.listed_as(name), entry) {
-        (None, None) => return Err((NO_INPUT, format!("servers.json has no server {name:?}"))),
-        (None, Some(entry)) => (
-            Added::Server,
-            write::edited(text, &[(name.to_owned(), entry)]),
-        ),
+    let own = entry.as_ref().map(|entry| there.would_be(name, entry));
+    let own = own.transpose().map_err(of_list)?;
+    let (with, added) = match (there.listed_as(name), entry) {
         (Some(Err(why)), _) => return Err(of_list(why.to_owned())),
-        (Some(Ok(listed)), entry) => {
-            if let Some(entry) = entry {
-                let own = there.would_be(name, &entry).map_err(of_list)?;
-                if own.kind() != listed.kind() {
-                    return Err((
-                        DATA_ERROR,
-                        format!(
-                            "servers.json has another server of this name; rename one of them, or have the hosts run that one: write \
-                             \"shared\": true into its entry in {}, and `wrap @{name}` into the hosts' files",
-                            path.display()
-                        ),
-                    ));
-                }
-            }
-            if listed.options().shared {
-                return Ok(None);
-            }
-            (Added::Shared, write::shared(text, name))
+        (Some(Ok(listed)), _) if own.is_some_and(|own| own.kind() != listed.kind()) => {
+            return Err((
+                DATA_ERROR,
+                format!(
+                    "servers.json has another server of this name; rename one of them, or have the hosts run that one: write \
+                     \"shared\": true into its entry in {}, and `wrap @{name}` into the hosts' files",
+                    path.display()
+                ),
+            ));
         }
+        (Some(Ok(listed)), _) if listed.options().shared => return Ok(None),
+        (None, Some(entry)) => (
+            write::edited(text, &[(name.to_owned(), entry)]).map_err(of_list)?,
+            Added::Server,
+        ),
+        _ => (text.to_owned(), Added::Shared),
     };
-    let new = new.map_err(of_list)?;
+    let new = write::shared(&with, name, added).map_err(of_list)?;
     // What is written can be read again, or is not written.
     let read = understood(path, &new)?;
     let written = read.get(name);
@@ -263,7 +280,7 @@ fn edit(
         Kind::Stdio { cwd: Some(cwd), .. } => cwd.display().to_string(),
         _ => "your home directory".to_owned(),
     };
-    let added = match what {
+    let what = match added {
         Added::Server => "added, and shared",
         Added::Shared => "shared",
     };
@@ -271,9 +288,8 @@ fn edit(
         path: path.to_owned(),
         former: text.to_owned(),
         text: new,
-        what,
         sentence: format!(
-            "{name}: is {added}: all that run it see what the others do in it, and it runs in {place}"
+            "{name}: is {what}: all that run it see what the others do in it, and it runs in {place}"
         ),
     }))
 }
@@ -281,110 +297,101 @@ fn edit(
 fn undo(arguments: &Arguments) -> Result<u8, Failure> {
     let name = &arguments.name;
     let (path, text) = list()?;
-    let there = understood(&path, &text)?;
     let records = Records::beside(&path).all();
     let records = records.map_err(|error| (SOFTWARE, error.to_string()))?;
     // One that can't be read is named by what takes the others back.
-    let records: Vec<Record> = records.into_iter().flatten().collect();
-    let of_record = |record: &&Record| record.servers.iter().any(|one| one.is_run_from_list(name));
-    let records: Vec<&Record> = records.iter().filter(of_record).collect();
-    if records.is_empty() {
-        return Err((
-            NO_INPUT,
-            format!("no host's file was changed so that it runs {name:?} from servers.json"),
-        ));
+    let mut records: Vec<Record> = records.into_iter().flatten().collect();
+    records.retain(|record| record.servers.iter().any(|one| one.shares(name)));
+    let added = Added::of(&text, name);
+    if records.is_empty() && added.is_none() {
+        return Err((NO_INPUT, format!("`share` has not shared {name:?}")));
     }
-    let all = records.iter().flat_map(|record| &record.servers);
-    let added = all.filter(|one| one.is_run_from_list(name));
-    let edit = match added.filter_map(|one| one.added).min() {
-        Some(what) => taken_back(what, name, &records, &there, (&path, &text))?,
-        None => None,
-    };
-    let code = arguments.rewrite(Listing {
-        entries: Vec::new(),
-        edit,
-    })?;
-    // It was wrapped before only where that was not done by `setup`, whose record says what was before.
-    let is_bare = |record: &Record| {
-        let host = Host::from_str(&record.host, false).ok()?;
-        let entries = entries_of(host, &record.file).ok()??.entries;
-        let own = entries.iter().find(|entry| is_called(&entry.name, name))?;
-        Some(matches!(own.state, EntryState::Wrappable))
-    };
-    if records
-        .iter()
-        .any(|record| is_bare(record).unwrap_or_default())
-        && code == 0
-        && !arguments.dry_run
-    {
-        warn(format_args!(
-            "{name:?} is not wrapped now; `mcp-sessiond setup` wraps it"
+    let mut code = 0;
+    if !records.is_empty() {
+        let listing = Listing {
+            is_shared: true,
+            ..Listing::default()
+        };
+        code = rewrite(arguments.how(), listing)?;
+    } else if !arguments.yes && !arguments.dry_run {
+        print(&format!(
+            "{}\n  {name}: is no longer shared\n",
+            path.display()
         ));
+        if !confirm()? {
+            return Ok(code);
+        }
+    }
+    if let (Some(added), false) = (added, arguments.dry_run) {
+        take_back(added, name, &records, (&path, &text))?;
     }
     Ok(code)
 }
 
-/// Takes back what servers.json has got, unless somebody else has to do with it.
-fn taken_back(
-    what: Added,
+/// Takes back what servers.json has got, unless somebody else has to do with it. The hosts' files are
+/// as they will be; `records` say which of them were given their own entries back.
+fn take_back(
+    added: Added,
     name: &str,
-    records: &[&Record],
-    there: &Servers,
+    records: &[Record],
     (path, text): (&Path, &str),
-) -> Result<Option<ListEdit>, Failure> {
+) -> Result<(), Failure> {
+    let shown = path.display();
+    let there = understood(path, text)?;
+    let listed = there.listed_as(name).and_then(Result::ok);
     let stays = |why: &str| {
-        warn(format_args!(
-            "{}: {name:?} stays there: {why}",
-            path.display()
-        ));
-        Ok(None)
+        warn(format_args!("{shown}: {name:?} stays there: {why}"));
+        Ok(())
     };
-    let Some(listed) = there.listed_as(name) else {
-        return Ok(None);
-    };
-    let is_as_written = |record: &&&Record| {
-        let host = Host::from_str(&record.host, false).ok()?;
-        let servers = host.all_members(&record.before).ok()?;
-        let (_, server) = servers.into_iter().find(|(own, _)| is_called(own, name))?;
-        let entry = shared_entry(host, &server, there, name).ok()??;
-        Some(there.would_be(name, &entry).ok().as_ref() == listed.ok())
-    };
-    if what == Added::Server
-        && !records
-            .iter()
-            .any(|record| is_as_written(&record).unwrap_or_default())
-    {
-        return stays("somebody has edited it since");
-    }
-    let user = paths::user_directories();
-    for host in Host::value_variants() {
-        for file in user.iter().flat_map(|user| host.files(user)) {
-            let is_taken_back = |record: &&Record| record.given == file || record.file == file;
-            if records.iter().any(is_taken_back) {
+    let (mut is_known, mut is_bare) = (false, false);
+    for (host, file) in files()? {
+        let is_this = |record: &Record| record.file == file || record.given == file;
+        let is_given_back = records.iter().any(is_this);
+        let servers = host.read_all(&file).ok().flatten().unwrap_or_default();
+        for (_, own, server) in servers {
+            let runs = convert::converted(host, &server)
+                .is_err_and(|why| why == convert::runs_listed(name));
+            if runs && added == Added::Server {
+                return stays(&format!("{host} runs it"));
+            }
+            if own != name || runs {
                 continue;
             }
-            let servers = host.read_all(&file).ok().flatten().unwrap_or_default();
-            let runs = |(_, server): &(String, Value)| {
-                convert::converted(*host, server)
-                    .is_err_and(|why| why == convert::runs_listed(name))
-            };
-            if servers.iter().any(runs) {
-                return stays(&format!("{host} runs it, too"));
+            let entry = shared_entry(host, &server, &there, name).ok().flatten();
+            let own = entry.and_then(|entry| there.would_be(name, &entry).ok());
+            is_known |= own.as_ref() == listed;
+            // It may be the last copy of its variables.
+            let is_same = own.as_ref().map(Entry::kind) == listed.map(Entry::kind);
+            if added == Added::Server && is_given_back && !is_same {
+                return stays(&format!("the entry in {} is another one", file.display()));
             }
+            is_bare |= is_given_back && !is_wrapped(host, &file, name);
         }
     }
-    let new = write::without(text, name, what);
-    let new = new.map_err(|why| (DATA_ERROR, format!("{}: {why}", path.display())))?;
+    if added == Added::Server && !is_known {
+        return stays("somebody has edited it since, or no host's file has it");
+    }
+    let new = write::unshared(text, name, added);
+    let new = new.map_err(|why| (DATA_ERROR, format!("{shown}: {why}")))?;
     understood(path, &new)?;
-    let sentence = match what {
-        Added::Server => format!("{name}: is removed"),
-        Added::Shared => format!("{name}: is no longer shared"),
+    write::replace(path, text, &new).map_err(|why| (CANT_CREATE, why))?;
+    let what = match added {
+        Added::Server => "is removed",
+        Added::Shared => "is no longer shared",
     };
-    Ok(Some(ListEdit {
-        path: path.to_owned(),
-        former: text.to_owned(),
-        text: new,
-        what,
-        sentence,
-    }))
+    print(&format!("{shown}\n  {name}: {what}\n"));
+    if is_bare {
+        warn(format_args!(
+            "{name:?} is not wrapped now; `mcp-sessiond setup` wraps it"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a host's file has a server of this name that runs by us.
+fn is_wrapped(host: Host, file: &Path, name: &str) -> bool {
+    let entries = entries_of(host, file).ok().flatten();
+    let mut entries = entries.into_iter().flat_map(|all| all.entries);
+    let own = entries.find(|entry| entry.name == name);
+    own.is_none_or(|own| !matches!(own.state, EntryState::Wrappable))
 }

@@ -44,26 +44,16 @@ pub(crate) struct Wrapped {
     /// The server of `servers.json` that it runs now, if its entry was rewritten and not wrapped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) listed: Option<String>,
-    /// What `servers.json` got with that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) added: Option<Added>,
+    /// Whether `share` has done that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_shared: bool,
 }
 
 impl Wrapped {
-    /// Whether it runs the server of this name of `servers.json`.
-    pub(crate) fn is_run_from_list(&self, name: &str) -> bool {
-        self.listed.as_deref() == Some(name)
+    /// Whether `share` has it run the server of this name of `servers.json`.
+    pub(crate) fn shares(&self, name: &str) -> bool {
+        self.is_shared && self.listed.as_deref() == Some(name)
     }
-}
-
-/// What `share` has put into `servers.json`, and takes back: the first that holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Added {
-    /// The server.
-    Server,
-    /// That it is shared. The server was there.
-    Shared,
 }
 
 /// Where the records are.

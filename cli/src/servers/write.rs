@@ -11,7 +11,6 @@ use jsonc_parser::cst::{CstInputValue, CstObject, CstObjectProp};
 use serde_json::{Map, Value};
 
 use crate::hosts::json_object;
-use crate::hosts::record::Added;
 
 /// The fields of an entry, in the order in which people write them.
 const ORDER: [&str; 6] = ["type", "command", "args", "url", "env", "headers"];
@@ -35,28 +34,63 @@ pub(crate) fn edited(
     Ok(root.to_string())
 }
 
-/// The text in which this server is shared.
-pub(crate) fn shared(text: &str, name: &str) -> Result<String, String> {
+/// What `share` has put into `servers.json`, and takes back. The server has a field that says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Added {
+    /// The server.
+    Server,
+    /// That it is shared. The server was there.
+    Shared,
+}
+
+/// The field.
+const BY_SHARE: &str = "by_share";
+
+impl Added {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Shared => "shared",
+        }
+    }
+
+    /// What `share` has put there for this server.
+    pub(crate) fn of(text: &str, name: &str) -> Option<Self> {
+        let (_, object) = json_object(text).ok()?;
+        let added = found(&object, name)?.object_value()?.get(BY_SHARE)?;
+        let added = added.value()?.to_serde_value()?;
+        [Self::Server, Self::Shared]
+            .into_iter()
+            .find(|one| added == one.as_str())
+    }
+}
+
+/// The text in which this server is shared, by `share`.
+pub(crate) fn shared(text: &str, name: &str, added: Added) -> Result<String, String> {
     let (root, object) = json_object(text)?;
     let entry = found(&object, name).and_then(|server| server.object_value());
     let entry = entry.ok_or_else(|| format!("it has no server {name:?}"))?;
-    match entry.get("shared") {
-        Some(shared) => shared.set_value(CstInputValue::Bool(true)),
-        None => drop(entry.append("shared", CstInputValue::Bool(true))),
-    }
+    let put = |field: &str, value: CstInputValue| match entry.get(field) {
+        Some(member) => member.set_value(value),
+        None => drop(entry.append(field, value)),
+    };
+    put("shared", CstInputValue::Bool(true));
+    put(BY_SHARE, CstInputValue::String(added.as_str().to_owned()));
     Ok(root.to_string())
 }
 
-/// The text without this server, or without that it is shared.
-pub(crate) fn without(text: &str, name: &str, added: Added) -> Result<String, String> {
+/// The text without what `share` has put there.
+pub(crate) fn unshared(text: &str, name: &str, added: Added) -> Result<String, String> {
     let (root, object) = json_object(text)?;
     let server = found(&object, name);
-    let member = match added {
-        Added::Server => server,
-        Added::Shared => server.and_then(|server| server.object_value()?.get("shared")),
-    };
-    if let Some(member) = member {
-        member.remove();
+    match (added, server.as_ref().and_then(CstObjectProp::object_value)) {
+        (Added::Server, _) => server.into_iter().for_each(CstObjectProp::remove),
+        (Added::Shared, entry) => {
+            let fields = ["shared", BY_SHARE].into_iter();
+            fields
+                .filter_map(|field| entry.as_ref()?.get(field))
+                .for_each(CstObjectProp::remove);
+        }
     }
     Ok(root.to_string())
 }

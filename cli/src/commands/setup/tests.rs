@@ -31,7 +31,7 @@ fn both(host: Host, text: &str) -> (String, String) {
                 })
             ),
             listed: None,
-            added: None,
+            is_shared: false,
         };
         servers.iter().map(made).collect()
     };
@@ -310,7 +310,7 @@ fn what_was_edited_since_stays_when_it_is_taken_back() {
         executable: "/bin/mcp-sessiond".to_owned(),
         has_made_arguments,
         listed: None,
-        added: None,
+        is_shared: false,
     };
     for (text, expected) in [
         // A field that somebody has put between the command and the arguments that we made.
@@ -352,7 +352,7 @@ fn what_goose_has_written_anew_is_taken_back() {
         executable: "/bin/mcp-sessiond".to_owned(),
         has_made_arguments: false,
         listed: None,
-        added: None,
+        is_shared: false,
     };
     for (arguments, expected) in [
         ("\n    - wrap\n    - --\n    - x", " []"),

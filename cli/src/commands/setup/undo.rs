@@ -3,13 +3,13 @@
 use super::display::redacted_command;
 use super::{Arguments, Change, Failure, Line, Outcome, Plan, check};
 use crate::exit_code::{DATA_ERROR, NO_INPUT, SOFTWARE};
+use crate::hosts::Host;
 use crate::hosts::edit::{body, with_body};
 use crate::hosts::entries::{expect_unwrapped, form};
 use crate::hosts::file::HostFile;
 use crate::hosts::listed::{expect_unlisted, unlist};
 use crate::hosts::members::{Server, servers, tree};
 use crate::hosts::record::{Record, Records, Wrapped};
-use crate::hosts::{Host, is_called};
 use crate::ui::output::warn;
 use clap::ValueEnum as _;
 
@@ -22,8 +22,8 @@ pub(super) fn plans(
     // `setup` takes back whatever it was, `share` what it has had run from `servers.json`.
     let is_meant = |one: &Wrapped| {
         let is_this = |name: &String| match change {
-            Change::Wrap => is_called(&one.name, name),
-            Change::List(_) => one.is_run_from_list(name),
+            Change::Wrap => one.name == *name,
+            Change::List(_) => one.shares(name),
         };
         arguments.only.is_empty() || arguments.only.iter().any(is_this)
     };
@@ -138,11 +138,13 @@ pub(super) fn unwrapped(
             .find(|one| one.name == name && one.listed.is_some());
         if let Some(one) = listed {
             let was = was.iter().find(|was| was.name == name);
-            if let Some(was) = was
-                && let Some(own) = unlist((host, plain), entry, one, (was_plain, was.entry))?
-            {
+            let unlisted = was.map(|was| unlist((host, plain), entry, one, (was_plain, was.entry)));
+            // Its file may be as `setup` had left it, if a kill came before it was written.
+            let unlisted = unlisted.transpose()?.flatten();
+            let is_listed = unlisted.is_some();
+            if let Some(own) = unlisted.or_else(|| form.unwrap(plain, one)) {
                 edits.extend(own);
-                taken.push((name, one));
+                taken.push((name, one, is_listed));
             }
             continue;
         }
@@ -157,27 +159,17 @@ pub(super) fn unwrapped(
             .find_map(|one| form.unwrap(plain, one).map(|edits| (edits, one)));
         if let Some((own, one)) = found {
             edits.extend(own);
-            taken.push((name, one));
+            taken.push((name, one, false));
         }
     }
     let bare = with_body(text, edits);
     let was_read = host.all_members(was_plain)?;
     check(host, text, &bare, |name, entry| {
-        let taken = taken.iter().find(|(taken, _)| *taken == name);
+        let taken = taken.iter().find(|(taken, ..)| *taken == name);
         let was = was_read.iter().find(|(was, _)| was == name);
         match (taken, was) {
-            (
-                Some((
-                    _,
-                    Wrapped {
-                        listed: Some(_), ..
-                    },
-                )),
-                Some((_, was)),
-            ) => {
-                expect_unlisted(host, entry, was.clone());
-            }
-            (Some((_, one)), _) => expect_unwrapped(host, entry, one),
+            (Some((_, _, true)), Some((_, was))) => expect_unlisted(host, entry, was.clone()),
+            (Some((_, one, _)), _) => expect_unwrapped(host, entry, one),
             (None, _) => {}
         }
     })?;
