@@ -267,7 +267,7 @@ fn an_undo_takes_back_what_was_put_there_and_nothing_else() {
     put();
     let edited = json!({"command": "x", "shared": true, "by_share": "server", "timeout_ms": 1});
     fs::write(servers(&world), listed(edited.clone())).expect("servers.json");
-    assert!(undo().contains("stays there: somebody has edited it since"));
+    assert!(undo().contains("stays as it is there: somebody has edited it since"));
     assert_eq!(written(&world)["mcpServers"]["docs"], edited);
     fs::remove_file(servers(&world)).expect("servers.json");
     // Another host was given it by hand.
@@ -277,9 +277,11 @@ fn an_undo_takes_back_what_was_put_there_and_nothing_else() {
         CURSOR,
         &of(&json!({"command": "mcp-sessiond", "args": ["wrap", "@docs"]})),
     );
-    assert!(undo().contains("stays there: cursor runs it"));
+    assert!(undo().contains("stays as it is there: cursor runs it"));
     let kept = json!({"command": "x", "shared": true, "by_share": "server"});
     assert_eq!(written(&world)["mcpServers"]["docs"], kept);
+    write(&world, CURSOR, "{");
+    assert!(undo().contains("can't be understood"));
     // As soon as nobody does, it is taken back.
     write(&world, CURSOR, &of(&json!({"command": "own"})));
     undo();

@@ -340,18 +340,22 @@ fn take_back(
     let there = understood(path, text)?;
     let listed = there.listed_as(name).and_then(Result::ok);
     let stays = |why: &str| {
-        warn(format_args!("{shown}: {name:?} stays there: {why}"));
+        warn(format_args!(
+            "{shown}: {name:?} stays as it is there: {why}"
+        ));
         Ok(())
     };
     let (mut is_known, mut is_bare) = (false, false);
     for (host, file) in files()? {
         let is_this = |record: &Record| record.file == file || record.given == file;
         let is_given_back = records.iter().any(is_this);
-        let servers = host.read_all(&file).ok().flatten().unwrap_or_default();
-        for (_, own, server) in servers {
+        let Ok(servers) = host.read_all(&file) else {
+            return stays(&format!("{} can't be understood", file.display()));
+        };
+        for (_, own, server) in servers.unwrap_or_default() {
             let runs = convert::converted(host, &server)
                 .is_err_and(|why| why == convert::runs_listed(name));
-            if runs && added == Added::Server {
+            if runs && (added == Added::Server || is_given_back) {
                 return stays(&format!("{host} runs it"));
             }
             if own != name || runs {
