@@ -239,7 +239,7 @@ fn shared_entry(
 /// Whether it depends on the directory which program a command is.
 fn is_of_directory(command: &str) -> bool {
     let is_whole = |beginning: &&str| command.starts_with(*beginning);
-    command.contains('/') && !["/", "~/", "${"].iter().any(|one| is_whole(&one))
+    command.contains('/') && !["/", "~/", "${"].iter().any(is_whole)
 }
 
 /// What servers.json needs so that the server is shared. None: nothing.
