@@ -28,7 +28,7 @@ Moves the server's entry from the files that hosts have of their user to `~/.con
 Then one process serves all hosts, windows and projects. Don't share a server that remembers a conversation (a browser, a terminal), or works \
 in the directory of its host: each sees what the others do there, and it runs in your home directory, or in the entry's `cwd`.
 
-`--undo` gives the hosts their own entries back, and takes away from servers.json what was put there (its field `by_share` says that), unless somebody has edited it, a host's file runs it, or a host's entry is not what it was.
+`--undo` gives the hosts their own entries back, and takes away from servers.json what was put there, which the field `by_share` says. It stays where somebody has edited it, a host's file runs it, or a host's entry is not what it was.
 
 Exit codes: 0; 64 bad usage; 65 the server is not the same in all hosts, or servers.json has another one of its name, or a file can't be \
 understood; 66 no host's file has such a server; 73 a file could not be written.
