@@ -285,7 +285,7 @@ fn candidate(
         .and_then(|entry| Ok((there.would_be(&name, &entry)?, entry)));
     let (outcome, why, entry) = match converted {
         // It was rewritten.
-        Err(why) if why == convert::runs_listed(&name) && there.listed_as(&name).is_some() => {
+        Err(_) if convert::is_listed(host, server, &name) && there.listed_as(&name).is_some() => {
             (Outcome::Unchanged, None, Map::new())
         }
         Err(why) => (Outcome::Refused, Some(why), Map::new()),

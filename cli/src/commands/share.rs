@@ -215,15 +215,13 @@ fn shared_entry(
     there: &Servers,
     name: &str,
 ) -> Result<Option<Map<String, Value>>, String> {
-    let mut entry = match convert::converted(host, server) {
-        Err(why) if why == convert::runs_listed(name) => {
-            return match there.listed_as(name) {
-                Some(_) => Ok(None),
-                None => Err(format!("it runs @{name}, which servers.json does not have")),
-            };
-        }
-        converted => converted?,
-    };
+    if convert::is_listed(host, server, name) {
+        return match there.listed_as(name) {
+            Some(_) => Ok(None),
+            None => Err(format!("it runs @{name}, which servers.json does not have")),
+        };
+    }
+    let mut entry = convert::converted(host, server)?;
     entry.retain(|field, _| !HOSTS_OWN.contains(&&**field));
     entry.insert("shared".to_owned(), true.into());
     match there.would_be(name, &entry)?.kind() {
@@ -353,8 +351,7 @@ fn take_back(
             return stays(&format!("{} can't be understood", file.display()));
         };
         for (_, own, server) in servers.unwrap_or_default() {
-            let runs = convert::converted(host, &server)
-                .is_err_and(|why| why == convert::runs_listed(name));
+            let runs = convert::is_listed(host, &server, name);
             if runs && (added == Added::Server || is_given_back) {
                 return stays(&format!("{host} runs it"));
             }

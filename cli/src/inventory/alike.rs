@@ -17,14 +17,13 @@ pub(crate) fn faults(servers: &[Server]) -> Vec<(String, String)> {
     let own: Vec<&Server> = servers.iter().filter(is_own).collect();
     own.chunk_by(|one, other| one.server == other.server)
         .filter_map(|all| {
-            let (first, rest) = all.split_first()?;
-            let is_same = |other: &&&Server| other.command == first.command;
-            let processes = 1 + rest.iter().filter(is_same).count();
+            let first = all.first()?;
+            let is_one = all.iter().all(|server| server.command == first.command);
             let memory = all.iter().filter_map(|server| server.memory).sum();
             let name = printable(&first.server);
-            (processes >= MANY && processes == all.len()).then(|| {
+            (is_one && all.len() >= MANY).then(|| {
                 (
-                    format!("{name}: {processes} processes, {}", bytes(memory)),
+                    format!("{name}: {} processes, {}", all.len(), bytes(memory)),
                     format!(
                         "`mcp-sessiond share {name}` makes them one, whose state all hosts see"
                     ),

@@ -263,8 +263,13 @@ fn unwrapped(words: Vec<String>) -> Result<Vec<String>, String> {
 }
 
 /// Why an entry is not copied that runs the server of this name of `servers.json`.
-pub(crate) fn runs_listed(name: &str) -> String {
+fn runs_listed(name: &str) -> String {
     format!("it runs @{name}, which is in servers.json already")
+}
+
+/// Whether a host's server is that of this name of `servers.json`.
+pub(crate) fn is_listed(host: Host, server: &Value, name: &str) -> bool {
+    converted(host, server).is_err_and(|why| why == runs_listed(name))
 }
 
 /// What VS Code and the hosts that are made from it put in the place of `${NAME}` or `${NAME:…}`.
