@@ -1,6 +1,7 @@
 //! `mcp-sessiond wrap --all`: all servers of `servers.json` in one session, seen from their host.
 
 mod apart;
+mod eras;
 mod file;
 mod kills;
 mod lazy;
@@ -13,7 +14,7 @@ use std::fs;
 use mcp_sessiond_tests::{Backend, Client, Front, World, until};
 use serde_json::{Value, json};
 
-use crate::wrap::{counter, tiny};
+use crate::wrap::{counter, counter_with, tiny};
 
 /// Writes `servers.json`: servers by name, in this order.
 pub(crate) fn write_down(world: &World, servers: &[(&str, Value)]) {
@@ -42,6 +43,11 @@ pub(crate) fn small(world: &World) -> Value {
 /// One that does what tests ask of it, as an entry.
 pub(crate) fn able(world: &World) -> Value {
     entry(&counter(world))
+}
+
+/// The same, of the era that began with MCP 2026-07-28.
+pub(crate) fn modern(world: &World) -> Value {
+    entry(&counter_with(world, &["--modern"]))
 }
 
 /// The command line.

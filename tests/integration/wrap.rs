@@ -46,7 +46,7 @@ pub(crate) fn counter(world: &World) -> Vec<String> {
 }
 
 /// The same with these options.
-fn counter_with(world: &World, options: &[&str]) -> Vec<String> {
+pub(crate) fn counter_with(world: &World, options: &[&str]) -> Vec<String> {
     let words = [&[world.binaries.counter], options].concat();
     let words = words.into_iter().map(str::to_owned);
     words.chain([root(world)]).collect()

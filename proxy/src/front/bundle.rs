@@ -30,7 +30,9 @@ use mcp_sessiond_bundle::decorate::{CallEntry, CallLog, Current, decorate};
 pub use mcp_sessiond_bundle::decorate::{
     Calls, Decoration, Decorations, Filter, Glob, Mistake, NoGlob, Rename, Time,
 };
-use mcp_sessiond_bundle::{Backends, BundleServer, BundleStore, Handshake, Lazy, Source};
+use mcp_sessiond_bundle::{
+    Backends, BundleServer, BundleStore, EitherEra, Handshake, Lazy, Source,
+};
 pub use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Settings, Style, TrackedLine};
 pub use mcp_sessiond_bundle::{Receipt, WAITING};
 use mcp_sessiond_client::{ClaimRequest, Control, Options, Start};
@@ -383,7 +385,7 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
                 let is_lazy = server.lazy && common.unkept.is_none();
                 let known =
                     is_lazy.then(|| answers.of(&server.identity, Some(server.name.clone())));
-                let backend = Arc::new(Backend::new(server, common.clone()));
+                let backend = EitherEra::of(Arc::new(Backend::new(server, common.clone())));
                 match known {
                     Some(known) => Arc::new(
                         Lazy::new(backend, Arc::new(known), Some(handshake.clone())).within(limit),

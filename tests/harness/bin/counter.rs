@@ -1,4 +1,4 @@
-//! A server that does what the tests ask of it: `counter [--deaf] [--gate FILE] [--starts LOG N] [--pinged FILE] [ANYTHING…]`.
+//! A server that does what the tests ask of it: `counter [--deaf] [--modern] [--gate FILE] [--starts LOG N] [--pinged FILE] [ANYTHING…]`.
 //!
 //! | tool | what it does |
 //! | --- | --- |
@@ -17,9 +17,11 @@
 //! | `echo {…}` | answers its arguments, as JSON |
 //! | `env` | answers its environment, as JSON |
 //! | `complain {text}` | writes this to standard error |
+//! | `change` | says that its tools have changed; with `--modern` alone |
 //!
 //! `COUNTER_PIDS` names a file to which it appends its pid before anything else,
 //! `COUNTER_HANDSHAKES` one for a line at each `initialize`. With `--deaf` it answers no ping; with
+//! `--modern` it speaks MCP 2026-07-28 alone, where what `ask` asks is the result of the call; with
 //! `--gate` it makes the file `FILE.begun`, and reads nothing before FILE is there; with
 //! `--pinged` it makes that file at the first ping. With `--starts` it can be seen how many are starting at once: whoever starts it has written `+ PID`
 //! into LOG; it adds `= NUMBER`, how many of those live that have not answered `tools/list` yet, and
@@ -55,6 +57,8 @@ const TOOLS: [&str; 16] = [
     "env",
     "complain",
 ];
+/// The version of MCP that has no `initialize`.
+const MODERN: &str = "2026-07-28";
 /// The first argument of a process that this server starts.
 const SPAWNED: &str = "--spawned";
 
@@ -66,6 +70,9 @@ struct State {
     /// Calls that the host has cancelled, as JSON.
     cancelled: HashSet<String>,
     is_ignoring: bool,
+    /// Whether it speaks MCP 2026-07-28 alone, and the requests that have subscribed to its lists.
+    is_modern: bool,
+    listening: Vec<Value>,
 }
 
 #[derive(Clone, Default)]
@@ -95,6 +102,7 @@ fn main() -> io::Result<()> {
     }
     let is_deaf = words.iter().any(|word| word == "--deaf");
     let counter = Counter::default();
+    counter.lock().is_modern = words.iter().any(|word| word == "--modern");
     for message in stdio::messages() {
         match (message["method"].as_str(), starts, pinged) {
             (Some("tools/list"), Some(log), _) => {
@@ -157,11 +165,20 @@ impl Counter {
             }
             return;
         };
+        if self.lock().is_modern
+            && let Some(answer) = Self::modern(method, params)
+        {
+            return stdio::answer(id, answer);
+        }
         let answer = match method {
+            "subscriptions/listen" => return self.listen(id, params),
             "initialize" => {
                 stdio::note("COUNTER_HANDSHAKES", std::process::id());
                 let capabilities = json!({"tools": {}, "logging": {}});
                 Ok(stdio::initialized(params, "counter", &capabilities))
+            }
+            "tools/list" if self.lock().is_modern => {
+                Ok(stdio::tools(&[&TOOLS[..], &["change"]].concat()))
             }
             "tools/list" => Ok(stdio::tools(&TOOLS)),
             "tools/call" => return self.call(message),
@@ -169,6 +186,61 @@ impl Counter {
             _ => stdio::not_found(),
         };
         stdio::answer(id, answer);
+    }
+
+    /// What is different in the later era. None: nothing.
+    fn modern(method: &str, params: &Value) -> Option<stdio::Answer> {
+        let meta = |name: &str| &params["_meta"][format!("io.modelcontextprotocol/{name}")];
+        if method == "initialize" || meta("protocolVersion") != MODERN {
+            let why = "Unsupported protocol version".to_owned();
+            return Some(Err((-32022, why)));
+        }
+        match method {
+            "server/discover" => {
+                let capabilities = json!({"tools": {"listChanged": true}, "logging": {}});
+                let server = json!({"name": "counter", "version": "1.0.0"});
+                Some(Ok(json!({
+                    "resultType": "complete", "supportedVersions": [MODERN], "capabilities": capabilities,
+                    "_meta": {"io.modelcontextprotocol/serverInfo": server},
+                })))
+            }
+            "ping" | "logging/setLevel" => Some(stdio::not_found()),
+            "tools/call" if params["name"] == "ask" => {
+                if meta("clientCapabilities").get("sampling").is_none() {
+                    return Some(Err((-32021, "the host can't be asked".to_owned())));
+                }
+                if let Some(given) = params["inputResponses"].get("text") {
+                    assert_eq!(params["requestState"], "asked");
+                    let text = given["content"]["text"].as_str().unwrap_or("None");
+                    return Some(Ok(stdio::text(&text)));
+                }
+                let prompt = params["arguments"]["prompt"].as_str().unwrap_or("Well?");
+                let request = json!({"method": "sampling/createMessage", "params": sample(prompt)});
+                Some(Ok(json!({
+                    "resultType": "input_required", "inputRequests": {"text": request}, "requestState": "asked",
+                })))
+            }
+            _ => None,
+        }
+    }
+
+    /// A client wants to know when the tools have changed.
+    fn listen(&self, id: &Value, params: &Value) {
+        let meta = json!({"io.modelcontextprotocol/subscriptionId": id});
+        let wanted = &params["notifications"];
+        stdio::say(json!({
+            "method": "notifications/subscriptions/acknowledged",
+            "params": {"notifications": wanted, "_meta": meta},
+        }));
+        self.lock().listening.push(meta);
+    }
+
+    /// The tools have changed.
+    fn change(&self) {
+        for meta in &self.lock().listening {
+            let params = json!({"_meta": meta});
+            stdio::say(json!({"method": "notifications/tools/list_changed", "params": params}));
+        }
     }
 
     /// Calls a tool. One that waits does so in a thread of its own.
@@ -248,15 +320,17 @@ impl Counter {
                     .expect("it is read");
                 word("text").len().to_string()
             }
+            "change" => {
+                self.change();
+                String::new()
+            }
             unknown => return Err((-32602, format!("there is no tool {unknown}"))),
         };
         Ok(said)
     }
 
     fn ask(&self, prompt: &str) -> Result<String, (i64, String)> {
-        let message = json!({"role": "user", "content": {"type": "text", "text": prompt}});
-        let params = json!({"messages": [message], "maxTokens": 10});
-        let answer = self.0.1.ask("sampling/createMessage", &params);
+        let answer = self.0.1.ask("sampling/createMessage", &sample(prompt));
         let text = answer["result"]["content"]["text"].as_str();
         let text = text.map(str::to_owned);
         text.ok_or_else(|| (-32603, answer["error"]["message"].to_string()))
@@ -295,6 +369,12 @@ impl Counter {
             }
         });
     }
+}
+
+/// What a sample is asked for with.
+fn sample(prompt: &str) -> Value {
+    let message = json!({"role": "user", "content": {"type": "text", "text": prompt}});
+    json!({"messages": [message], "maxTokens": 10})
 }
 
 fn tell_and_exit(told: &str) -> ! {

@@ -5,16 +5,19 @@ use std::fs;
 use mcp_sessiond_tests::{Client, Daemon, Front, World};
 use serde_json::json;
 
-use super::{able, backend, changed, connect, count, tools, write_down};
+use super::{able, backend, changed, connect, count, modern, tools, write_down};
 use crate::world;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Three servers, each of which has counted to one, and by which tool of theirs they count.
+/// Three servers, one of them of the later era, each of which has counted to one, and by which tool of
+/// theirs they count.
 fn three() -> (World, Daemon, Client<Front>, [String; 3]) {
     let world = world("");
     let daemon = world.daemon();
-    write_down(&world, &NAMES.map(|name| (name, able(&world))));
+    let servers = [able(&world), modern(&world), able(&world)];
+    let servers: Vec<_> = NAMES.into_iter().zip(servers).collect();
+    write_down(&world, &servers);
     let mut client = connect(&world);
     let mut listed = tools(&mut client);
     // On a busy machine some come later.

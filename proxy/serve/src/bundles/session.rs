@@ -11,7 +11,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mcp_sessiond_bundle::decorate::{CallEntry, CallLog, Current, decorate};
 use mcp_sessiond_bundle::{
-    Backends, BundleServer, BundleStore, Message, Receipt, Source, TrackedLine, WAITING,
+    Backends, BundleServer, BundleStore, EitherEra, Message, Receipt, Source, TrackedLine, WAITING,
 };
 use mcp_sessiond_client::{RequestId, Session};
 use mcp_sessiond_http_session::handshake::Handshake;
@@ -92,7 +92,7 @@ impl BundleBackend {
                     let (name, print) = (&server.name, |what: &dyn fmt::Display| warn(what));
                     let store = ResumeStore::of(common.stores.clone(), of.clone(), name, print)
                         .on_loss(noting_losses(server, &common.service, &id, &losses));
-                    Arc::new(KeeperSource {
+                    EitherEra::of(Arc::new(KeeperSource {
                         found: Mutex::new(found.remove(name)),
                         server: server.clone(),
                         session: id.clone(),
@@ -100,7 +100,7 @@ impl BundleBackend {
                         common: common.clone(),
                         links: links.clone(),
                         losses: losses.clone(),
-                    })
+                    }))
                 };
                 servers.iter().map(source).collect::<Vec<_>>()
             }
