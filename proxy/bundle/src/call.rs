@@ -49,6 +49,15 @@ impl List {
         }
     }
 
+    /// What the filter of a subscription calls its changes (MCP 2026-07-28).
+    pub(crate) fn filter(self) -> &'static str {
+        match self {
+            Self::Tools => "toolsListChanged",
+            Self::Resources | Self::Templates => "resourcesListChanged",
+            Self::Prompts => "promptsListChanged",
+        }
+    }
+
     /// The member of the result that has it.
     pub fn key(self) -> &'static str {
         match self {

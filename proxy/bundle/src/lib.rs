@@ -23,7 +23,7 @@
 //! - [`backend`]: its state, handshake and lists. [`pages`]: a list that comes in pages. [`refresh`]
 //!   and [`pace`]: lists that have changed.
 //! - [`connection`]: requests and their answers.
-//! - [`modern`]: a backend of MCP 2026-07-28.
+//! - [`modern`]: backends and hosts of MCP 2026-07-28.
 //! - [`lazy`]: [`Lazy`], a backend that is started at its first call, and answered for from memory
 //!   until then. [`lazy::known`]: what is stored; [`lazy::state`]: what is answered from it.
 //!
@@ -72,7 +72,7 @@ pub use decorate::{Decorations, decorate};
 pub use lazy::{Known, KnownStore, Lazy, Unused};
 pub use mcp_sessiond_jsonrpc::error::RpcError;
 pub use mcp_sessiond_jsonrpc::owned::{Id, Message};
-pub use modern::EitherEra;
+pub use modern::{EitherEra, for_modern_host, is_of_modern_host};
 pub use names::{Names, Style};
 pub use pipe::{BundleStore, End, Host, Pipe, Receipt, Source, Told, TrackedLine, WAITING};
 pub use server::BundleServer;

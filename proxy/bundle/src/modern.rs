@@ -1,5 +1,5 @@
-//! MCP 2026-07-28 at the edges of a bundle, which speaks 2025-11-25 inside: what a server of the later
-//! era says is translated where it comes in.
+//! MCP 2026-07-28 at the edges of a bundle, which speaks 2025-11-25 inside: what servers and hosts
+//! of the later era say is translated where it comes in.
 //!
 //! | 2025-11-25 | 2026-07-28 |
 //! | --- | --- |
@@ -9,14 +9,25 @@
 //! | `logging/setLevel` | a level in each request |
 //! | `ping` | nothing |
 //!
-//! - [`source`]: [`EitherEra`], a source whose server speaks one of both.
-//! - `translation`: what becomes of each message of such a server, without I/O.
+//! - [`source`]: [`EitherEra`], a source whose server speaks one of both. `server`: what becomes of each
+//!   message of such a server.
+//! - [`host`]: [`for_modern_host`], the pipe of a bundle for a host of the later era.
+//! - `between`: what carries the messages of both.
 
+mod between;
+pub(crate) mod host;
+mod server;
 pub(crate) mod source;
 #[cfg(test)]
 mod tests;
-mod translation;
 
+use bytes::Bytes;
+use mcp_sessiond_jsonrpc::object::{Object, raw};
+use mcp_sessiond_jsonrpc::owned::{Id, Message, Outcome};
+use serde_json::value::RawValue;
+
+use between::Out;
+pub use host::{for_modern_host, is_of_modern_host};
 pub use source::EitherEra;
 
 /// The version of MCP that the later era began with.
@@ -28,6 +39,42 @@ mod meta {
     pub(super) const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
     pub(super) const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
     pub(super) const LEVEL: &str = "io.modelcontextprotocol/logLevel";
+    /// In notifications: which request has subscribed to them.
+    pub(super) const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
     /// In results: who has answered.
     pub(super) const SERVER: &str = "io.modelcontextprotocol/serverInfo";
+}
+
+/// Adds members to `_meta`.
+fn with_envelope(params: &mut Object, members: &[(&'static str, Box<RawValue>)]) {
+    let mut meta = params.object("_meta").unwrap_or_default();
+    for (name, value) in members {
+        meta.set(name, value.clone());
+    }
+    params.set("_meta", meta.write());
+}
+
+/// The message of a line that has one.
+fn one(line: &[u8]) -> Option<Message> {
+    let mut messages = Message::read(line);
+    let message = messages.pop()?;
+    messages.is_empty().then_some(message)
+}
+
+fn answer(id: &Id, outcome: Outcome) -> Out {
+    let id = id.clone();
+    Out::Host(Message::Answer { id, outcome }.write())
+}
+
+fn empty() -> Box<RawValue> {
+    raw(&Object::default())
+}
+
+fn cancel(id: &Id, why: &str) -> Bytes {
+    let mut params = Object::default();
+    params.set("requestId", id.raw());
+    params.set_text("reason", why);
+    let method = "notifications/cancelled".to_owned();
+    let params = Some(params.write());
+    Message::Notification { method, params }.write()
 }

@@ -31,7 +31,8 @@ pub use mcp_sessiond_bundle::decorate::{
     Calls, Decoration, Decorations, Filter, Glob, Mistake, NoGlob, Rename, Time,
 };
 use mcp_sessiond_bundle::{
-    Backends, BundleServer, BundleStore, EitherEra, Handshake, Lazy, Source,
+    Backends, BundleServer, BundleStore, EitherEra, Handshake, Lazy, Source, for_modern_host,
+    is_of_modern_host,
 };
 pub use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Settings, Style, TrackedLine};
 pub use mcp_sessiond_bundle::{Receipt, WAITING};
@@ -46,12 +47,14 @@ use super::FAILED;
 use super::drive::{self, Driver, Untold};
 use super::first_line::FirstLine;
 use super::pending_leaves::PendingLeaves;
+use super::probe::{self, Opening, ProbePolicy};
 use super::stdio::{PipeFront, in_runtime};
 use crate::front_settings::FrontSettings;
 use crate::memory::forbid_core_dumps;
 use crate::notices::{note_unkept, print, print_claim, print_lost_members};
 use crate::program::Program;
 use crate::server::connector::{NoBackend, WithoutKeeper};
+use crate::server::facts::{ServerFacts, digest_of_list};
 use crate::server::keeper_connector::{KeeperConnector, SessionCalls};
 use crate::server::remote::{RemoteServer, StoreUsers};
 use crate::server::shared::Shared;
@@ -223,13 +226,23 @@ fn serve_host(
     front_settings: FrontSettings,
     mask: GivenMask,
 ) -> io::Result<ExitCode> {
-    let (front, first) = PipeFront::begin(front_settings)?;
+    let (mut front, first) = PipeFront::begin(front_settings)?;
     match first {
         FirstLine::Closed => return Ok(ExitCode::SUCCESS),
-        FirstLine::Read(client) => claim.client = client,
+        FirstLine::Read(client) => {
+            let server = digest_of_list(client.as_ref());
+            let facts = || ServerFacts::new(options.clone(), server.clone());
+            let (input, lines) = (&mut front.input, &mut front.lines);
+            let opening = probe::answer(client, ProbePolicy::Translated, &facts, input, lines);
+            match runtime.block_on(opening) {
+                Opening::Closed => return Ok(ExitCode::SUCCESS),
+                Opening::Client(client) | Opening::ProbesOnly(client) => claim.client = client,
+            }
+        }
         // There is no one command that could get it. Each line of it is refused.
         FirstLine::Raw => {}
     }
+    let is_modern = front.lines.whole_line().is_some_and(is_of_modern_host);
     let program = Program {
         name: DISPLAY_NAME.into(),
         arguments: Vec::new(),
@@ -316,6 +329,7 @@ fn serve_host(
         session_calls,
         untold,
         named,
+        is_modern,
     };
     // The list is watched from within the runtime.
     runtime.block_on(async { carry(carrying, list()).await })
@@ -328,6 +342,8 @@ struct Carrying {
     session_calls: Option<SessionCalls>,
     untold: Option<Untold>,
     named: NamedStderr,
+    /// Whether the host speaks MCP 2026-07-28.
+    is_modern: bool,
 }
 
 /// Where the names are remembered of the servers that are written down at this place. None where
@@ -376,6 +392,7 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
         session_calls,
         untold,
         named,
+        is_modern,
     } = carrying;
     let answers = AnswerMemory::new(common.options.clone(), common.stderr.clone());
     let sources = {
@@ -483,6 +500,10 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
     });
     let end = End::by_drop();
     let pipe = Pipe { to, from, end };
+    let pipe = match is_modern {
+        true => for_modern_host(pipe),
+        false => pipe,
+    };
     let driver = move |client| Driver::new(client, drive::policy(), named).telling(untold);
     let close = async {
         let _ = speaking.await;

@@ -25,6 +25,9 @@ pub(crate) enum ProbePolicy {
     FromMemory,
     /// The front: a server of several hosts is initialised by all of them.
     Refused,
+    /// The front, as long as this host is not known to speak MCP 2026-07-28 alone: several servers in
+    /// one are initialised by each host that can.
+    Translated,
 }
 
 /// What a host has begun with.
@@ -55,15 +58,26 @@ pub(crate) async fn answer(
     };
     let facts = facts();
     let Facts { discover, probed } = facts.find().await;
-    let is_refused =
-        policy == ProbePolicy::Refused || discover.as_ref().is_some_and(Discover::is_answered_for);
+    let is_refused = match policy {
+        ProbePolicy::Refused => true,
+        ProbePolicy::Translated => discover != Some(Discover::Answers {}),
+        ProbePolicy::AsKnown | ProbePolicy::FromMemory => {
+            discover.as_ref().is_some_and(Discover::is_answered_for)
+        }
+    };
     if !is_refused {
         return Opening::Client(client);
     }
     if probed >= PROBES_MAX {
-        facts.learn(Learned::Forgotten {}).await;
+        let learned = match policy {
+            ProbePolicy::Translated => Learned::Discover(Discover::Answers {}),
+            _ => Learned::Forgotten {},
+        };
+        facts.learn(learned).await;
         return match policy {
-            ProbePolicy::AsKnown | ProbePolicy::FromMemory => Opening::ProbesOnly(client),
+            ProbePolicy::AsKnown | ProbePolicy::FromMemory | ProbePolicy::Translated => {
+                Opening::ProbesOnly(client)
+            }
             // Who does not begin with `initialize` gets a server of its own.
             ProbePolicy::Refused => Opening::Client(client),
         };

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use mcp_sessiond_client::{Control, Options};
+use mcp_sessiond_proto::ClientName;
 use mcp_sessiond_proto::client::Client;
 use mcp_sessiond_proto::facts::{
     Discover, Facts, FactsRequest, LearnRequest, Learned, PROBES_MAX, ServerDigest,
@@ -50,6 +51,18 @@ pub(crate) fn digest_of_remote(address: &str, headers: &BTreeMap<String, String>
     let mut hash = Sha256::new();
     let headers = headers.iter().flat_map(|(name, value)| [&**name, value]);
     for part in ["url", address].into_iter().chain(headers) {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    ServerDigest::of(&hash.finalize())
+}
+
+/// Identifies the servers of the list for hosts of this name: what is known of them is how such a host
+/// begins.
+pub(crate) fn digest_of_list(client: Option<&ClientName>) -> ServerDigest {
+    let mut hash = Sha256::new();
+    let client = client.map_or("", ClientName::as_str);
+    for part in ["list", client] {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }

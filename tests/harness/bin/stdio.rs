@@ -122,11 +122,11 @@ pub(crate) fn note(variable: &str, line: impl std::fmt::Display) {
 /// Waits until a file is there, or there is no reason to wait any more. Whether it is there.
 pub(crate) fn wait_for(file: impl AsRef<Path>, mut is_over: impl FnMut() -> bool) -> bool {
     loop {
-        if file.as_ref().exists() {
-            return true;
-        }
         if is_over() {
             return false;
+        }
+        if file.as_ref().exists() {
+            return true;
         }
         std::thread::sleep(STEP);
     }

@@ -192,3 +192,186 @@ fn where_nothing_is_kept() {
     says(&mut client, &asked, "it is");
     assert_eq!(client.text(call).as_deref(), Ok("it is"));
 }
+
+/// A host that speaks MCP 2026-07-28 alone.
+struct Modern(Client<Front>);
+
+impl Modern {
+    fn new(world: &World) -> Self {
+        Self(Client::new(world.front(&all(world, &[]))))
+    }
+
+    fn begin(&mut self, method: &str, mut params: Value) -> u64 {
+        params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({"sampling": {}});
+        params["_meta"]["io.modelcontextprotocol/clientInfo"] =
+            json!({"name": "modern", "version": "1"});
+        self.0.request(method, params)
+    }
+
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        let id = self.begin(method, params);
+        self.0.answer(id)
+    }
+
+    /// The result of a call.
+    fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.ask("tools/call", json!({"name": tool, "arguments": arguments}))["result"].clone()
+    }
+
+    fn count(&mut self, tool: &str) -> String {
+        let said = self.call(tool, json!({}));
+        assert_eq!(said["resultType"], "complete");
+        said["content"][0]["text"].as_str().expect("a text").into()
+    }
+
+    /// Calls a tool that asks, and makes the call again with the answers.
+    fn is_asked(&mut self, tool: &str, prompt: &str) -> String {
+        let mut params = json!({"name": tool, "arguments": {"prompt": prompt}});
+        loop {
+            let answer = self.ask("tools/call", params.clone());
+            let said = &answer["result"];
+            if said["resultType"] == "complete" {
+                return said["content"][0]["text"].as_str().expect("a text").into();
+            }
+            assert_eq!(said["resultType"], "input_required", "{answer}");
+            let mut responses = json!({});
+            for (key, request) in said["inputRequests"].as_object().expect("requests") {
+                let asked = &request["params"]["messages"][0]["content"]["text"];
+                let text = format!("{} is answered", asked.as_str().expect("a text"));
+                let content = json!({"type": "text", "text": text});
+                responses[key] = json!({"role": "assistant", "content": content, "model": "none"});
+            }
+            params["inputResponses"] = responses;
+            params["requestState"] = said["requestState"].clone();
+        }
+    }
+
+    fn tools(&mut self) -> usize {
+        let listed = self.ask("tools/list", json!({}));
+        assert_eq!(listed["result"]["ttlMs"], 0);
+        listed["result"]["tools"].as_array().expect("a list").len()
+    }
+}
+
+/// A server of each era, and a host of the later one.
+fn both_for_modern(world: &World) -> Modern {
+    write_down(world, &[("a", able(world)), ("b", modern(world))]);
+    let mut host = Modern::new(world);
+    // On a busy machine one comes later.
+    mcp_sessiond_tests::until("both are listed", || {
+        (host.tools() == 16 + 17).then_some(())
+    });
+    host
+}
+
+#[test]
+fn a_host_of_the_later_era_gets_both() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let mut host = both_for_modern(&world);
+    for (tool, ask) in [("increment", "ask"), ("b_increment", "b_ask")] {
+        assert_eq!(host.count(tool), "1");
+        assert_eq!(host.is_asked(ask, "Well?"), "Well? is answered");
+        assert_eq!(host.is_asked(ask, "So?"), "So? is answered");
+    }
+    let discovered = host.ask("server/discover", json!({}))["result"].clone();
+    assert_eq!(discovered["supportedVersions"], json!(["2026-07-28"]));
+    assert!(discovered["capabilities"]["tools"].is_object());
+
+    let wanted = json!({"notifications": {"toolsListChanged": true}});
+    let listening = host.begin("subscriptions/listen", wanted);
+    let id = "io.modelcontextprotocol/subscriptionId";
+    for method in [
+        "notifications/subscriptions/acknowledged",
+        "notifications/tools/list_changed",
+    ] {
+        let told = host.0.said(|message| message["method"] == method);
+        assert_eq!(told["params"]["_meta"][id], listening);
+        host.call("change", json!({}));
+    }
+
+    let other = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "2027-01-01"}});
+    let refused = host.0.request("tools/list", other);
+    let error = host.0.answer(refused)["error"].clone();
+    assert_eq!(
+        (&error["code"], &error["data"]["supported"]),
+        (&json!(-32022), &json!(["2026-07-28"]))
+    );
+    let unnamed = host.0.request("tools/list", json!({}));
+    assert_eq!(host.0.answer(unnamed)["error"]["code"], -32602);
+}
+
+#[test]
+fn what_is_killed_is_told_to_a_host_of_the_later_era() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let mut host = both_for_modern(&world);
+    for (tool, die) in [("increment", "die"), ("b_increment", "b_die")] {
+        assert_eq!(host.count(tool), "1");
+        let call = json!({"name": die, "arguments": {"code": 1}});
+        let lost = host.ask("tools/call", call);
+        assert_eq!(lost["error"]["data"]["outcome"], "unknown", "{lost}");
+        assert_eq!(host.count(tool), "1");
+    }
+    for name in ["a", "b"] {
+        let former = backend(&world, name);
+        former.kill_keeper();
+        next_backend(&world, name, &former);
+    }
+    for ask in ["ask", "b_ask"] {
+        assert_eq!(host.is_asked(ask, "Well?"), "Well? is answered");
+    }
+    // A call that was asked for input by a front that is gone is not made again.
+    let arguments = json!({"name": "ask", "arguments": {"prompt": "Well?"}});
+    let asked = host.ask("tools/call", arguments.clone())["result"].clone();
+    assert_eq!(host.count("increment"), "1");
+    host.0.pipe.kill();
+    backend(&world, "a").wait_alone();
+    let mut host = both_for_modern(&world);
+    let mut again = arguments;
+    again["requestState"] = asked["requestState"].clone();
+    again["inputResponses"] = json!({});
+    let error = host.ask("tools/call", again)["error"].clone();
+    let why = error["message"].as_str().expect("a sentence");
+    assert!(why.contains("it is not known"), "{why}");
+    assert_eq!(host.count("increment"), "2");
+}
+
+#[test]
+fn a_host_that_probes_is_sent_to_initialize_until_it_has_only_probed_three_times() {
+    let world = world("");
+    let _daemon = world.daemon();
+    write_down(&world, &[("a", able(&world)), ("b", modern(&world))]);
+    let probe = |world: &World| {
+        let mut host = Modern::new(world);
+        let is_answered = host
+            .ask("server/discover", json!({}))
+            .get("result")
+            .is_some();
+        (host, is_answered)
+    };
+    let leave = |mut host: Modern| {
+        host.0.pipe.close();
+        assert!(host.0.pipe.wait().success());
+    };
+    // One that goes on with `initialize` speaks that, however often it comes.
+    for _ in 0..4 {
+        let (mut host, is_answered) = probe(&world);
+        assert!(!is_answered);
+        host.0.initialize_as("modern");
+        assert!(!tools(&mut host.0).is_empty());
+        leave(host);
+    }
+    let answered = [(); 4].map(|()| {
+        let (host, is_answered) = probe(&world);
+        leave(host);
+        is_answered
+    });
+    assert_eq!(answered, [false, false, true, true]);
+    let (mut host, _) = probe(&world);
+    assert!(host.count("increment").parse::<u64>().is_ok());
+    // It is this host alone.
+    let mut other = connect(&world);
+    assert!(!tools(&mut other).is_empty());
+}

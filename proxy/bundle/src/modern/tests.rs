@@ -1,14 +1,18 @@
 //! Lines between a bundle and a server of 2026-07-28.
 
-use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use super::translation::{Out, Translation};
 use bytes::Bytes;
+use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
+
+use super::between::{Out, Translation as _};
+use super::server::ServerTranslation;
 
 /// A bundle and a server, with a translation between.
 struct World {
-    translation: Translation,
+    translation: ServerTranslation,
     now: Instant,
 }
 
@@ -22,7 +26,7 @@ fn sorted(out: Vec<Out>) -> (Vec<Value>, Vec<Value>) {
     for one in out {
         let (to, line) = match &one {
             Out::Server(line) => (&mut server, line),
-            Out::Bundle(line) => (&mut bundle, line),
+            Out::Host(line) => (&mut bundle, line),
         };
         to.push(serde_json::from_slice(line).expect("JSON"));
     }
@@ -33,13 +37,13 @@ const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
 impl World {
     fn new(discovers: bool) -> Self {
-        let translation = Translation::new(discovers);
+        let translation = ServerTranslation::new(Arc::new(AtomicBool::new(discovers)));
         let now = Instant::now();
         Self { translation, now }
     }
 
     fn bundle(&mut self, message: &Value) -> (Vec<Value>, Vec<Value>) {
-        sorted(self.translation.on_bundle(line(message), self.now))
+        sorted(self.translation.on_host(line(message), self.now))
     }
 
     fn server(&mut self, message: &Value) -> (Vec<Value>, Vec<Value>) {
@@ -131,8 +135,8 @@ fn one_that_takes_initialize_is_not_changed() {
     // Not even what can't be read.
     let odd = Bytes::from_static(b"[1,\xff");
     let passed = world.translation.on_server(odd.clone(), world.now);
-    assert_eq!(passed, [Out::Bundle(odd.clone())]);
-    let passed = world.translation.on_bundle(odd.clone(), world.now);
+    assert_eq!(passed, [Out::Host(odd.clone())]);
+    let passed = world.translation.on_host(odd.clone(), world.now);
     assert_eq!(passed, [Out::Server(odd)]);
 }
 

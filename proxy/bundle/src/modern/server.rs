@@ -3,6 +3,8 @@
 //! 2025-11-25, and nothing of it is changed. One that refuses that is asked by `server/discover`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +15,8 @@ use mcp_sessiond_jsonrpc::owned::{Id, Message, Outcome};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::{VERSION, meta};
+use super::between::{Out, Translation};
+use super::{VERSION, answer, cancel, empty, meta, one, with_envelope};
 use crate::call::List;
 
 /// Ids of our own requests begin with this, and so do those of a server's questions.
@@ -33,24 +36,19 @@ const ROUNDS_MAX: u32 = 32;
 /// What opens a subscription.
 const LISTEN: &str = "subscriptions/listen";
 
-/// A line, and where it goes.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Out {
-    Server(Bytes),
-    Bundle(Bytes),
-}
-
 /// What is between a bundle and a server.
 #[derive(Debug)]
-pub(super) struct Translation {
+pub(super) struct ServerTranslation {
     phase: Phase,
+    /// Whether the server is asked by `server/discover` first: one of its kind has ended on an
+    /// `initialize`.
+    discovers: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// The bundle has not begun. `discovers`: the server is asked by `server/discover` first, since it
-    /// has ended on an `initialize`.
-    Waiting { discovers: bool },
+    /// The bundle has not begun.
+    Waiting,
     /// The server has got the bundle's `initialize`.
     Initializing(Handshake),
     /// The server is asked by `server/discover`.
@@ -126,23 +124,8 @@ enum Listening {
     Again(Instant),
 }
 
-impl Translation {
-    pub(super) fn new(discovers: bool) -> Self {
-        Self {
-            phase: Phase::Waiting { discovers },
-        }
-    }
-
-    /// Whether the server was asked, and has not said which era it speaks.
-    pub(super) fn is_beginning(&self) -> bool {
-        matches!(
-            self.phase,
-            Phase::Initializing(_) | Phase::Discovering { .. }
-        )
-    }
-
-    /// When [`on_time`](Self::on_time) has something to do.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+impl Translation for ServerTranslation {
+    fn deadline(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Discovering { until, .. } => Some(*until),
             Phase::Modern(modern) => modern.deadline(),
@@ -150,14 +133,13 @@ impl Translation {
         }
     }
 
-    /// A line of the bundle's.
-    pub(super) fn on_bundle(&mut self, line: Bytes, now: Instant) -> Vec<Out> {
+    fn on_host(&mut self, line: Bytes, now: Instant) -> Vec<Out> {
         match &mut self.phase {
-            Phase::Waiting { discovers } => {
+            Phase::Waiting => {
                 let Some(handshake) = Handshake::of(&line) else {
                     return vec![Out::Server(line)];
                 };
-                if *discovers {
+                if self.discovers.load(Ordering::Relaxed) {
                     return self.discover(handshake, None, now);
                 }
                 self.phase = Phase::Initializing(handshake);
@@ -168,17 +150,16 @@ impl Translation {
                 held.push(line);
                 Vec::new()
             }
-            Phase::Modern(modern) => modern.on_bundle(&line),
+            Phase::Modern(modern) => modern.on_host(&line),
         }
     }
 
-    /// A line of the server's.
-    pub(super) fn on_server(&mut self, line: Bytes, now: Instant) -> Vec<Out> {
+    fn on_server(&mut self, line: Bytes, now: Instant) -> Vec<Out> {
         match &mut self.phase {
-            Phase::Waiting { .. } | Phase::Older => vec![Out::Bundle(line)],
+            Phase::Waiting | Phase::Older => vec![Out::Host(line)],
             Phase::Initializing(handshake) => {
                 let Some(outcome) = answer_to(&handshake.id, &line) else {
-                    return vec![Out::Bundle(line)];
+                    return vec![Out::Host(line)];
                 };
                 match outcome {
                     Err(error) if !error.is_not_the_servers() => {
@@ -187,25 +168,38 @@ impl Translation {
                     }
                     _ => {
                         self.phase = Phase::Older;
-                        vec![Out::Bundle(line)]
+                        vec![Out::Host(line)]
                     }
                 }
             }
             Phase::Discovering { .. } => match answer_to(&discover_id(), &line) {
                 Some(outcome) => self.discovered(outcome.ok(), now),
-                None => vec![Out::Bundle(line)],
+                None => vec![Out::Host(line)],
             },
             Phase::Modern(modern) => modern.on_server(line, now),
         }
     }
 
-    /// It is as late as the [`deadline`](Self::deadline).
-    pub(super) fn on_time(&mut self, now: Instant) -> Vec<Out> {
+    fn on_time(&mut self, now: Instant) -> Vec<Out> {
         match &mut self.phase {
             Phase::Discovering { until, .. } if *until <= now => self.discovered(None, now),
             Phase::Modern(modern) => modern.listen_again(now),
             _ => Vec::new(),
         }
+    }
+
+    fn on_end(&mut self) {
+        if let Phase::Initializing(_) | Phase::Discovering { .. } = self.phase {
+            // It may end on what it was asked by; the next one is asked by the other.
+            self.discovers.fetch_not(Ordering::Relaxed);
+        }
+    }
+}
+
+impl ServerTranslation {
+    pub(super) fn new(discovers: Arc<AtomicBool>) -> Self {
+        let phase = Phase::Waiting;
+        Self { phase, discovers }
     }
 
     fn discover(
@@ -258,7 +252,7 @@ impl Translation {
             }
         }
         for line in held {
-            out.extend(self.on_bundle(line, now));
+            out.extend(self.on_host(line, now));
         }
         out
     }
@@ -356,14 +350,14 @@ impl Modern {
         Out::Server(asked.write())
     }
 
-    fn on_bundle(&mut self, line: &[u8]) -> Vec<Out> {
+    fn on_host(&mut self, line: &[u8]) -> Vec<Out> {
         let messages = Message::read(line).into_iter();
         messages
-            .flat_map(|message| self.on_message_of_bundle(message))
+            .flat_map(|message| self.on_message_of_host(message))
             .collect()
     }
 
-    fn on_message_of_bundle(&mut self, message: Message) -> Vec<Out> {
+    fn on_message_of_host(&mut self, message: Message) -> Vec<Out> {
         match message {
             Message::Request { id, method, params } => {
                 let params = params.as_deref().and_then(Object::read).unwrap_or_default();
@@ -455,7 +449,7 @@ impl Modern {
         let mut out = Vec::new();
         self.questions.retain(|question, (of, _)| {
             if of == call {
-                out.push(Out::Bundle(cancel(question, "the call is over")));
+                out.push(Out::Host(cancel(question, "the call is over")));
             }
             of != call
         });
@@ -526,9 +520,9 @@ impl Modern {
                 }
                 Ok(Message::Notification { method, .. })
                     if method == "notifications/subscriptions/acknowledged" => {}
-                Ok(message) => out.push(Out::Bundle(message.write())),
+                Ok(message) => out.push(Out::Host(message.write())),
                 // The bundle says what there is to say of it.
-                Err(_) => return vec![Out::Bundle(line)],
+                Err(_) => return vec![Out::Host(line)],
             }
         }
         out
@@ -581,7 +575,7 @@ impl Modern {
                 method,
                 params,
             };
-            out.push(Out::Bundle(asked.write()));
+            out.push(Out::Host(asked.write()));
         }
         out
     }
@@ -589,7 +583,7 @@ impl Modern {
     // Subscriptions.
 
     /// The lists whose changes the server tells.
-    fn listens_to(&self) -> BTreeSet<&'static str> {
+    fn listens_to(&self) -> Vec<List> {
         let tells = |list: &List| {
             let capability = self.capabilities.object(list.capability());
             let tells = capability.and_then(|declared| {
@@ -597,11 +591,7 @@ impl Modern {
             });
             tells == Some(true)
         };
-        List::ALL
-            .iter()
-            .filter(|list| tells(list))
-            .map(|list| list.changed())
-            .collect()
+        List::ALL.into_iter().filter(tells).collect()
     }
 
     /// Opens a subscription to a resource, or to the lists.
@@ -610,8 +600,8 @@ impl Modern {
         match &uri {
             Some(uri) => wanted.set("resourceSubscriptions", raw(&[uri])),
             None => {
-                for method in self.listens_to() {
-                    wanted.set(filter_of(method), raw(&true));
+                for list in self.listens_to() {
+                    wanted.set(list.filter(), raw(&true));
                 }
             }
         }
@@ -685,13 +675,13 @@ impl Modern {
                 let mut params = Object::default();
                 params.set_text("uri", &uri);
                 let params = Some(params.write());
-                vec![Out::Bundle(
-                    Message::Notification { method, params }.write(),
-                )]
+                vec![Out::Host(Message::Notification { method, params }.write())]
             }
             Some(None) => {
-                let all = self.listens_to().into_iter();
-                all.map(|method| Out::Bundle(Message::notification(method).write()))
+                let all: BTreeSet<&str> =
+                    self.listens_to().into_iter().map(List::changed).collect();
+                all.into_iter()
+                    .map(|method| Out::Host(Message::notification(method).write()))
                     .collect()
             }
         })
@@ -742,24 +732,6 @@ fn asked_by(question: &Id) -> Option<(Id, String)> {
     found
 }
 
-/// What the filter of a subscription calls the lists that this notification is about.
-fn filter_of(changed: &str) -> &'static str {
-    match changed {
-        "notifications/tools/list_changed" => "toolsListChanged",
-        "notifications/prompts/list_changed" => "promptsListChanged",
-        _ => "resourcesListChanged",
-    }
-}
-
-/// Adds members to `_meta`.
-fn with_envelope(params: &mut Object, members: &[(&'static str, Box<RawValue>)]) {
-    let mut meta = params.object("_meta").unwrap_or_default();
-    for (name, value) in members {
-        meta.set(name, value.clone());
-    }
-    params.set("_meta", meta.write());
-}
-
 /// Whether a result says that the server wants to know something first.
 fn wants_input(result: &RawValue) -> bool {
     // Nearly all results say something else, and some are long.
@@ -785,33 +757,9 @@ fn input(result: &RawValue) -> Option<Input> {
     Some((requests.into_iter().collect(), state))
 }
 
-fn one(line: &[u8]) -> Option<Message> {
-    let mut messages = Message::read(line);
-    let message = messages.pop()?;
-    messages.is_empty().then_some(message)
-}
-
 fn answer_to(id: &Id, line: &[u8]) -> Option<Outcome> {
     match one(line)? {
         Message::Answer { id: of, outcome } if of == *id => Some(outcome),
         _ => None,
     }
-}
-
-fn answer(id: &Id, outcome: Outcome) -> Out {
-    let id = id.clone();
-    Out::Bundle(Message::Answer { id, outcome }.write())
-}
-
-fn empty() -> Box<RawValue> {
-    raw(&Object::default())
-}
-
-fn cancel(id: &Id, why: &str) -> Bytes {
-    let mut params = Object::default();
-    params.set("requestId", id.raw());
-    params.set_text("reason", why);
-    let method = "notifications/cancelled".to_owned();
-    let params = Some(params.write());
-    Message::Notification { method, params }.write()
 }
