@@ -309,6 +309,9 @@ impl Link {
         let is_nobodys = answers
             .as_ref()
             .is_some_and(|id| **id != *"null" && !self.waits_for(id));
+        if answers.is_some() {
+            self.wire.request_headers.learn(&line);
+        }
         let is_over = answers.is_some_and(|id| self.answered(stream.id(), &id));
         match (event, stream.record) {
             (Some(event), Resumable::Event) => self.ledger.reached(number, event),

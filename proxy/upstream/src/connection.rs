@@ -369,6 +369,7 @@ impl Worker {
                 if self.take_up(&id, &params).await {
                     return Remaining::Nothing;
                 }
+                self.link.wire.request_headers.begin_session();
                 self.link.initialized_by(RawValue::from_string(params).ok());
                 Remaining::Initialize(id, line)
             }
@@ -453,7 +454,11 @@ impl Worker {
 
 /// Says what wants no answer. Whether the server has taken it.
 async fn tell(link: &Link, line: Bytes, kind: &HostMessage) -> Result<bool, NotTaken> {
-    let told = say(link, line, kind).await;
+    let told = match kind {
+        // The end of its connection is the word (MCP 2026-07-28, Cancellation).
+        HostMessage::Cancelled(_) if link.wire.request_headers.is_modern() => Ok(true),
+        _ => say(link, line, kind).await,
+    };
     if let HostMessage::Cancelled(id) = kind {
         link.cancelled(id);
     }

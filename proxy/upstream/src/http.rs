@@ -24,6 +24,7 @@ use crate::events::Events;
 use crate::login::{Bearer, LoginError};
 use crate::messages::CallFailure;
 use crate::remote::{Remote, RemoteError};
+use crate::request_headers::{RequestHeaders, VERSION};
 use crate::session_headers::SessionHeaders;
 use crate::tls::use_ring;
 use crate::url::without_query;
@@ -52,7 +53,6 @@ pub(super) const PING_ID: &str = r#""mcp-sessiond-ping""#;
 pub(super) const PING: &str = r#"{"jsonrpc":"2.0","id":"mcp-sessiond-ping","method":"ping"}"#;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
@@ -212,6 +212,8 @@ pub(super) struct HttpClient {
     checked: Mutex<Option<Checked>>,
     /// Whether the server was seen to answer by 404 in a session that lives.
     answers_by_404: AtomicBool,
+    /// What requests say of themselves that are of no session.
+    pub(super) request_headers: RequestHeaders,
 }
 
 impl HttpClient {
@@ -226,6 +228,7 @@ impl HttpClient {
             remote,
             checked: Mutex::default(),
             answers_by_404: AtomicBool::new(false),
+            request_headers: RequestHeaders::default(),
         })
     }
 
@@ -479,9 +482,17 @@ impl HttpClient {
             }
             HttpRequest::Delete => request,
         };
-        for (name, value) in [(SESSION, &stamp.session), (VERSION, &stamp.version)] {
-            if let Some(value) = value {
-                request = request.header(name, value.clone());
+        let own = match ask {
+            HttpRequest::Post(line) => self.request_headers.of(line),
+            HttpRequest::Get(_) | HttpRequest::Delete => None,
+        };
+        if let Some(own) = own {
+            request = request.headers(own);
+        } else {
+            for (name, value) in [(SESSION, &stamp.session), (VERSION, &stamp.version)] {
+                if let Some(value) = value {
+                    request = request.header(name, value.clone());
+                }
             }
         }
         if let Some(token) = token {

@@ -25,6 +25,7 @@
 //! - [`calls`]: a request until its last answer. [`initialize`]: the handshake, also with a server
 //!   that has forgotten it. [`listen`]: the standalone stream. [`link`]: what these have in common.
 //! - [`http`]: requests and their replies. [`body`]: content codings. [`events`]: events as they come. [`cookies`]: those of a session. [`session_headers`]: the session that a request is of.
+//!   [`request_headers`]: what one of no session says of itself.
 //!   [`remote`]: the server's address and the headers of its entry. [`url`], [`tls`].
 //! - [`ledger`]: what a next process needs, on record before a message that depends on it is passed
 //!   on. [`numbers`]: by which a message that comes again is recognized.
@@ -63,6 +64,7 @@ mod messages;
 mod news;
 mod numbers;
 mod remote;
+pub mod request_headers;
 mod session_headers;
 #[cfg(test)]
 mod tests;

@@ -168,7 +168,7 @@ impl Counter {
         if self.lock().is_modern
             && let Some(answer) = Self::modern(method, params)
         {
-            return stdio::answer(id, answer);
+            return self.answer(id, answer);
         }
         let answer = match method {
             "subscriptions/listen" => return self.listen(id, params),
@@ -185,6 +185,20 @@ impl Counter {
             "ping" | "logging/setLevel" => Ok(json!({})),
             _ => stdio::not_found(),
         };
+        self.answer(id, answer);
+    }
+
+    fn answer(&self, id: &Value, mut answer: stdio::Answer) {
+        if let Ok(result) = &mut answer
+            && self.lock().is_modern
+            && result.get("resultType").is_none()
+        {
+            result["resultType"] = "complete".into();
+            if result.get("tools").is_some() {
+                result["ttlMs"] = 0.into();
+                result["cacheScope"] = "private".into();
+            }
+        }
         stdio::answer(id, answer);
     }
 
@@ -260,7 +274,7 @@ impl Counter {
         let answer = self.run(id, &message["params"]);
         // A call that was cancelled is not answered (MCP, Cancellation).
         if !self.is_cancelled(id) {
-            stdio::answer(id, answer.map(|text| stdio::text(&text)));
+            self.answer(id, answer.map(|text| stdio::text(&text)));
         }
     }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{able, all, backend, changed, connect, count, modern, next_backend, tools, write_down};
 use crate::world;
+use crate::wrap::{counter_with, wrapped};
 
 /// Which tool of `b`'s a name of `a`'s is: both have the same tools.
 fn of_b(tool: &str) -> String {
@@ -160,7 +161,7 @@ fn one_that_is_lost_with_its_keeper_is_followed_by_another() {
 
 #[test]
 fn one_is_started_at_its_first_call() {
-    let world = world("");
+    let world = world("backends.closed_linger_ms = 100\nbackends.stop_wait_ms = 100");
     let _daemon = world.daemon();
     let mut entry = modern(&world);
     entry["lazy"] = json!(true);
@@ -197,8 +198,13 @@ fn where_nothing_is_kept() {
 struct Modern(Client<Front>);
 
 impl Modern {
+    /// The host of all servers.
     fn new(world: &World) -> Self {
-        Self(Client::new(world.front(&all(world, &[]))))
+        Self::of(world, &all(world, &[]))
+    }
+
+    fn of(world: &World, words: &[String]) -> Self {
+        Self(Client::new(world.front(words)))
     }
 
     fn begin(&mut self, method: &str, mut params: Value) -> u64 {
@@ -374,4 +380,41 @@ fn a_host_that_probes_is_sent_to_initialize_until_it_has_only_probed_three_times
     // It is this host alone.
     let mut other = connect(&world);
     assert!(!tools(&mut other).is_empty());
+}
+
+/// Servers of the later era that have a URL, for hosts of both.
+#[test]
+fn at_a_url() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let serve = world.serve(&["--name", "far"], &counter_with(&world, &["--modern"]));
+    let url = json!({"url": serve.url()});
+    write_down(&world, &[("a", able(&world)), ("b", url)]);
+    let mut client = connect(&world);
+    while tools(&mut client).len() < 16 + 17 {
+        changed(&mut client);
+    }
+    assert_eq!(count(&mut client, &of_b("increment")), 1);
+    let (call, asked) = ask(&mut client, &of_b("ask"));
+    says(&mut client, &asked, "it is");
+    assert_eq!(client.text(call).as_deref(), Ok("it is"));
+    client.call("change", json!({}));
+    changed(&mut client);
+
+    let mut host = Modern::of(&world, &wrapped(&world, &[serve.url()]));
+    let discovered = host.ask("server/discover", json!({}))["result"].clone();
+    assert_eq!(discovered["supportedVersions"], json!(["2026-07-28"]));
+    assert_eq!(host.count("increment"), "2");
+    assert_eq!(host.is_asked("ask", "Well?"), "Well? is answered");
+    let gate = world.root().join("gate");
+    let level = json!({"io.modelcontextprotocol/logLevel": "info"});
+    let slow = json!({"name": "slow", "arguments": {"gate": gate}, "_meta": level});
+    let slow = host.begin("tools/call", slow);
+    host.0.said(|message| message["params"]["logger"] == "slow");
+    // Its connection ends, by which the server knows.
+    host.0
+        .notify("notifications/cancelled", json!({"requestId": slow}));
+    assert_eq!(host.count("increment"), "3");
+    fs::write(gate, "").expect("a file");
+    assert_eq!(host.count("increment"), "4");
 }

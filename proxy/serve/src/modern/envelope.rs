@@ -4,14 +4,13 @@
 use std::cell::OnceCell;
 
 use axum::http::{HeaderMap, HeaderName, StatusCode};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use mcp_sessiond_http_session::messages::Id;
 use mcp_sessiond_jsonrpc::code::{INVALID_PARAMS as PARAMS, NO_METHOD};
 use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
 use mcp_sessiond_jsonrpc::one_line;
 use mcp_sessiond_jsonrpc::readable::Readable;
+use mcp_sessiond_upstream::request_headers;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -20,28 +19,12 @@ use crate::refusal::Refusal;
 /// The version of MCP that is spoken here.
 pub(super) const VERSION: &str = "2026-07-28";
 
-/// The header that says which version of MCP a request speaks.
-pub(super) const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
-const METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
-const NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
-
 /// MCP's code for a request that needs a capability of the client that the client has not named.
 const CAPABILITY: i64 = -32021;
 /// MCP's code for headers that contradict the body.
 const HEADER_MISMATCH: i64 = -32020;
 /// MCP's code for a version that is not spoken.
 pub(super) const UNSUPPORTED: i64 = -32022;
-
-/// The methods whose header `Mcp-Name` repeats a parameter, and which parameter. Those of tasks:
-/// the extension `tasks`.
-const NAMED: [(&str, &str); 6] = [
-    ("tools/call", "name"),
-    ("prompts/get", "name"),
-    ("resources/read", "uri"),
-    ("tasks/get", "taskId"),
-    ("tasks/update", "taskId"),
-    ("tasks/cancel", "taskId"),
-];
 
 /// A message of a client, of the era of 2026-07-28.
 #[derive(Debug)]
@@ -121,7 +104,7 @@ pub(super) fn is_modern(version: &str) -> bool {
 
 /// Whether the headers name a version of this era.
 pub(super) fn names_modern(headers: &HeaderMap) -> bool {
-    value(headers, &VERSION_HEADER).is_some_and(is_modern)
+    value(headers, &request_headers::VERSION).is_some_and(is_modern)
 }
 
 /// Reads a POST. None: it is of the era before, or no JSON-RPC at all.
@@ -184,7 +167,7 @@ fn request(
     id: &str,
     method: &str,
 ) -> Result<Option<Request>, Refusal> {
-    let named = value(headers, &VERSION_HEADER);
+    let named = value(headers, &request_headers::VERSION);
     let Some((text, meta, claimed)) = claim(message) else {
         return match named.filter(|named| is_modern(named)) {
             None => Ok(None),
@@ -221,7 +204,7 @@ fn request(
             "io.modelcontextprotocol/clientCapabilities in `_meta` must be an object",
         ));
     }
-    let source = NAMED
+    let source = request_headers::NAMED
         .iter()
         .find(|(named, _)| *named == method)
         .map(|(_, parameter)| *parameter);
@@ -237,10 +220,16 @@ fn request(
         None
     };
     agree("MCP-Protocol-Version", named, &version)?;
-    agree("Mcp-Method", value(headers, &METHOD_HEADER), method)?;
+    agree(
+        "Mcp-Method",
+        value(headers, &request_headers::METHOD),
+        method,
+    )?;
     if let Some(name) = &name {
-        let said = value(headers, &NAME_HEADER).map(decoded).transpose();
-        let said = said.map_err(|()| mismatch("the header Mcp-Name is not UTF-8 in Base64"))?;
+        let said = value(headers, &request_headers::NAME)
+            .map(request_headers::decoded)
+            .transpose();
+        let said = said.map_err(|_| mismatch("the header Mcp-Name is not UTF-8 in Base64"))?;
         agree("Mcp-Name", said.as_deref(), name)?;
     }
     Ok(Some(Request {
@@ -283,21 +272,6 @@ pub(super) fn value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a
         .ok()
         .filter(|_| values.next().is_none());
     Some(value.unwrap_or("\u{fffd}").trim_matches([' ', '\t']))
-}
-
-/// The value of a header, which may be Base64 between `=?base64?` and `?=` ("Value Encoding").
-///
-/// # Errors
-/// When it is none, or not UTF-8.
-pub(super) fn decoded(value: &str) -> Result<String, ()> {
-    let Some(encoded) = value
-        .strip_prefix("=?base64?")
-        .and_then(|rest| rest.strip_suffix("?="))
-    else {
-        return Ok(value.to_owned());
-    };
-    let bytes = STANDARD.decode(encoded).map_err(drop)?;
-    String::from_utf8(bytes).map_err(drop)
 }
 
 fn invalid_params(message: &str) -> Refusal {

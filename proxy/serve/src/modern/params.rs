@@ -5,34 +5,19 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use axum::http::{HeaderMap, HeaderName};
+use axum::http::HeaderMap;
 use mcp_sessiond_client::Json;
 use mcp_sessiond_jsonrpc::message::Line;
+use mcp_sessiond_upstream::request_headers::{RepeatedParam, decoded};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::envelope::{decoded, mismatch, value};
+use super::envelope::{mismatch, value};
 use crate::refusal::Refusal;
-
-/// The key of a schema that names a header.
-const HEADER: &str = "x-mcp-header";
-/// How deep a schema is searched: no deeper than serde_json reads one.
-const DEPTH_MAX: usize = 128;
-
-/// A parameter that is repeated in a header.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Declared {
-    /// The keys that lead to it from the arguments.
-    path: Vec<String>,
-    /// `mcp-param-…`.
-    header: HeaderName,
-    /// Whether 42 and 42.0 are equal.
-    is_number: bool,
-}
 
 /// The parameters of each tool that are repeated in headers.
 #[derive(Debug, Default)]
-pub(super) struct Tools(HashMap<String, Vec<Declared>>);
+pub(super) struct Tools(HashMap<String, Vec<RepeatedParam>>);
 
 /// What a server answers to `tools/list`.
 #[derive(Deserialize)]
@@ -75,9 +60,7 @@ impl Tools {
             self.0.clear();
         }
         for Tool { name, input_schema } in list.tools {
-            let mut found = Vec::new();
-            declared(&input_schema, &mut Vec::new(), &mut found);
-            self.0.insert(name, found);
+            self.0.insert(name, RepeatedParam::of(&input_schema));
         }
     }
 
@@ -100,74 +83,35 @@ impl Tools {
             .get(tool)
             .into_iter()
             .flatten()
-            .try_for_each(|declared| declared.check(arguments, headers))
+            .try_for_each(|param| check(param, arguments, headers))
     }
 }
 
-/// Finds the declarations that are reached by `properties` alone. Any other makes the tool invalid,
-/// and clients do not call it.
-fn declared(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Declared>) {
-    let name = schema
-        .get(HEADER)
-        .and_then(Value::as_str)
-        .filter(|_| !path.is_empty());
-    if let Some(Ok(header)) =
-        name.map(|name| format!("mcp-param-{name}").to_ascii_lowercase().parse())
-    {
-        let kind = schema.get("type").and_then(Value::as_str);
-        let is_number = matches!(kind, Some("integer" | "number"));
-        found.push(Declared {
-            path: path.clone(),
-            header,
-            is_number,
-        });
-    }
-    let properties = schema
-        .get("properties")
-        .and_then(Value::as_object)
-        .filter(|_| path.len() < DEPTH_MAX);
-    for (key, property) in properties.into_iter().flatten() {
-        path.push(key.clone());
-        declared(property, path, found);
-        path.pop();
-    }
-}
-
-impl Declared {
-    fn check(&self, arguments: &Value, headers: &HeaderMap) -> Result<(), Refusal> {
-        let argument = self
-            .path
-            .iter()
-            .try_fold(arguments, |value, key| value.get(key));
-        let (text, number) = match argument {
-            Some(Value::String(text)) => (text.clone(), None),
-            Some(Value::Bool(bool)) => (bool.to_string(), None),
-            Some(Value::Number(number)) => (
-                number.to_string(),
-                number.as_f64().filter(|_| self.is_number),
-            ),
-            // The tool itself refuses an argument of another type.
-            Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => return Ok(()),
-        };
-        let refused = |what: &str| {
-            Err(mismatch(&format!(
-                "the header {} {what} the argument {}",
-                self.header,
-                self.path.join(".")
-            )))
-        };
-        let Some(said) = value(headers, &self.header) else {
-            return refused("is missing, which repeats");
-        };
-        let Ok(said) = decoded(said) else {
-            return refused("is not UTF-8 in Base64, and repeats");
-        };
-        let is_equal = |number: f64| is_decimal(&said) && said.parse() == Ok(number);
-        if said == text || number.is_some_and(is_equal) {
-            Ok(())
-        } else {
-            refused("contradicts")
-        }
+/// Checks that a header repeats an argument.
+fn check(param: &RepeatedParam, arguments: &Value, headers: &HeaderMap) -> Result<(), Refusal> {
+    // The tool itself refuses an argument of another type.
+    let Some(text) = param.text(arguments) else {
+        return Ok(());
+    };
+    let refused = |what: &str| {
+        Err(mismatch(&format!(
+            "the header {} {what} the argument {}",
+            param.header,
+            param.path.join(".")
+        )))
+    };
+    let Some(said) = value(headers, &param.header) else {
+        return refused("is missing, which repeats");
+    };
+    let Ok(said) = decoded(said) else {
+        return refused("is not UTF-8 in Base64, and repeats");
+    };
+    let is_equal = |number: f64| is_decimal(&said) && said.parse() == Ok(number);
+    let number = text.parse().ok().filter(|_| param.is_number);
+    if said == text || number.is_some_and(is_equal) {
+        Ok(())
+    } else {
+        refused("contradicts")
     }
 }
 
@@ -182,6 +126,7 @@ fn is_decimal(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderName;
     use serde_json::json;
 
     use super::*;
