@@ -81,6 +81,18 @@ def lazy(world):
     world.lives(0, "after the end of the host")
 
 
+def alone(world):
+    """A server that speaks MCP 2026-07-28 alone."""
+    env = environment(world)
+    code, said = world.finish([CLAUDE, "mcp", "add", "counter", "--", *world.wrapped("--temper", "alone")], env=env)
+    world.check("`claude mcp add NAME -- CMD` takes the wrapped command", code == 0, said)
+    world.api.hooks["kill"] = lambda: world.kill("front")
+    code, said = prompt(world, env, "one count count kill count")
+    world.check("`claude -p` exits 0 with the model's answer", code == 0 and "done one" in said, (code, said))
+    world.counts([1, 2, 3], "one", "the same server goes on after SIGKILL of the front")
+    world.check("no second server is started", len(world.started()) == 1, world.started())
+
+
 def killed(*what):
     """A scenario: `claude -p` calls, then something is killed, then it calls again."""
     def scenario(world):
@@ -420,7 +432,7 @@ def observed(world):
 
 
 OVER_HTTP = over_http.Host(added_url, Session, deletes=False, is_modern=True)
-SCENARIOS = [print_mode, lazy, killed("front"), killed("daemon"), killed("front", "daemon"), interactive_reconnect, interactive_kills,
+SCENARIOS = [print_mode, lazy, alone, killed("front"), killed("daemon"), killed("front", "daemon"), interactive_reconnect, interactive_kills,
              clear, keeper_lost, two_hosts, *entry_points.windows(windows), two_conversations, shared, six_in_a_row, project_scope, set_up,
              *subagents.scenarios(helping, *DELEGATING, too_soon=0.3), *over_http.scenarios(OVER_HTTP)]
 OBSERVED = [observed, subagents.observed(helping, *DELEGATING), over_http.observed(OVER_HTTP)]

@@ -13,6 +13,7 @@ With `--2026` it speaks MCP 2026-07-28, too. What it does with `server/discover`
   refuses  answers -32601, as most servers do; without an option
   answers  answers it, and speaks both eras at any time; what `--2026` stands for
   sticks   answers it, and refuses whatever is not of the era of its first request
+  alone    answers it, and refuses whatever is not of that era
   late     refuses, but only LATE seconds later; the next message is answered at once
   exits    ends, unless it has been initialised
   mute     never answers it
@@ -38,7 +39,7 @@ lock, rival = (sys.argv[sys.argv.index(option) + 1] if option in sys.argv else N
 temper = sys.argv[sys.argv.index("--temper") + 1] if "--temper" in sys.argv else "answers" if is_2026 else "refuses"
 word = sys.argv[sys.argv.index("--says") + 1] if "--says" in sys.argv else ""
 wants_roots = "--roots" in sys.argv
-speaks_2026 = temper in ("answers", "sticks")
+speaks_2026 = temper in ("answers", "sticks", "alone")
 
 
 def note(what, **more):
@@ -137,11 +138,11 @@ def withholds(request):
 
 
 def is_of_other_era(message):
-    """Whether a server that sticks to the era of its first request refuses this one."""
+    """Whether a server that sticks to one era refuses this request."""
     global era
     modern = "io.modelcontextprotocol/protocolVersion" in message.get("params", {}).get("_meta", {})
-    era = era or ("2026" if modern else "2025")
-    return temper == "sticks" and era != ("2026" if modern else "2025")
+    era = era or ("2026" if modern or temper == "alone" else "2025")
+    return temper in ("sticks", "alone") and era != ("2026" if modern else "2025")
 
 
 def ask_for_roots(message):

@@ -170,7 +170,10 @@ impl Leaver {
                 advance(&this.leave, Leaving::Closed);
             }),
             done: Box::new(move |leaving| match *done.way() {
-                Way::AtOnce => exit(),
+                Way::AtOnce => {
+                    count_if_only_probed();
+                    exit()
+                }
                 Way::HandedOn(_) => {}
                 Way::Keeper | Way::Carriers => done_within(&done.leave, leaving, done.stop_wait),
             }),

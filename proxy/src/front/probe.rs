@@ -175,10 +175,7 @@ impl OnlyProbed {
 
     /// It leaves.
     async fn count(self) {
-        let facts = ONLY_PROBED.locked().take();
-        if let Some(facts) = facts {
-            facts.learn(Learned::Probed {}).await;
-        }
+        drop(tokio::task::spawn_blocking(count_if_only_probed).await);
     }
 
     /// It goes on.
@@ -187,11 +184,13 @@ impl OnlyProbed {
     }
 }
 
-/// A signal ends this process: a host that has only probed counts.
+/// This process ends: a host that has only probed counts, once. Whoever comes second waits until that is
+/// done.
 pub(super) fn count_if_only_probed() {
-    let facts = ONLY_PROBED.locked().take();
-    let runtime = runtime::current_thread();
-    if let (Some(facts), Ok(runtime)) = (facts, runtime) {
+    let mut only_probed = ONLY_PROBED.locked();
+    if let Some(facts) = only_probed.take()
+        && let Ok(runtime) = runtime::current_thread()
+    {
         runtime.block_on(facts.learn(Learned::Probed {}));
     }
 }

@@ -8,16 +8,31 @@ use mcp_sessiond_tests::{Daemon, HttpClient, Raw, Reply, Serve, Upstream, World}
 use serde_json::{Value, json};
 
 use crate::remote::express;
-use crate::several::{able, entry, small, write_down};
+use crate::several::{able, entry, modern, small, write_down};
 use crate::world;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// Three servers that do what tests ask of them, behind one `serve`.
 pub(super) fn serving(configuration: &str) -> (World, Daemon, Serve) {
+    serving_these(configuration, |world| NAMES.map(|_| able(world)))
+}
+
+/// The same, where one of them speaks MCP 2026-07-28 alone.
+pub(super) fn serving_eras(configuration: &str) -> (World, Daemon, Serve) {
+    serving_these(configuration, |world| {
+        [able(world), modern(world), able(world)]
+    })
+}
+
+fn serving_these(
+    configuration: &str,
+    servers: impl FnOnce(&World) -> [Value; 3],
+) -> (World, Daemon, Serve) {
     let world = world(configuration);
     let daemon = world.daemon();
-    write_down(&world, &NAMES.map(|name| (name, able(&world))));
+    let servers: Vec<_> = NAMES.into_iter().zip(servers(&world)).collect();
+    write_down(&world, &servers);
     let serve = world.serve(&["--name", "test", "--all"], &[]);
     (world, daemon, serve)
 }

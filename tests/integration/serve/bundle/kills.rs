@@ -5,7 +5,7 @@ use mcp_sessiond_tests::{Daemon, HttpClient, Reply, Serve, World, signal, until}
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::{NAMES, begin, count, of_each, serving, text, with_one_elsewhere};
+use super::{NAMES, begin, count, of_each, serving_eras, text, with_one_elsewhere};
 use crate::several::backend;
 use crate::wrap::{gate, open};
 
@@ -26,7 +26,7 @@ struct Calling {
 impl Calling {
     /// `before`: how often each has counted.
     fn begun(before: u64) -> Self {
-        let (world, daemon, serve) = serving("");
+        let (world, daemon, serve) = serving_eras("");
         let mut client = serve.connected("2025-11-25");
         let counting = of_each(&mut client, "increment");
         let slow = of_each(&mut client, "slow");
@@ -112,7 +112,7 @@ fn the_daemon() {
 
 #[test]
 fn each_keeper() {
-    let (world, _daemon, serve) = serving("");
+    let (world, _daemon, serve) = serving_eras("");
     let mut client = serve.connected("2025-11-25");
     let (counting, slow) = (
         of_each(&mut client, "increment"),

@@ -4,7 +4,7 @@
 use mcp_sessiond_tests::{HttpClient, World};
 use serde_json::{Value, json};
 
-use super::{count, of_each, serving};
+use super::{count, of_each, serving, serving_eras};
 use crate::several::{backend, next_backend, write_down};
 use crate::world;
 use crate::wrap::{gate, open};
@@ -115,6 +115,28 @@ fn what_a_server_has_asked_before_a_kill_is_answered_after_it() {
             (&json!(id), text.as_str())
         );
     }
+}
+
+/// A server of MCP 2026-07-28 has answered by what it wants to know, and `serve` alone knows of which
+/// call: that is lost with it, and told.
+#[test]
+fn what_a_server_of_the_later_era_has_asked_before_a_kill_is_told_to_be_unknown() {
+    let (_world, _daemon, mut serve) = serving_eras("");
+    let mut client = serve.connected("2025-11-25");
+    let [_, ask, _] = of_each(&mut client, "ask");
+    let mut call = client.call(&ask, &json!({"prompt": "Well?"}));
+    let mut asked = call.said();
+    while asked.message()["method"] == "notifications/tools/list_changed" {
+        asked = call.said();
+    }
+    assert_eq!(asked.message()["method"], "sampling/createMessage");
+    serve.kill();
+    serve.start_again();
+    let mut back = client.resume(asked.id.as_deref().expect("an id"));
+    let answer = back.answer();
+    assert_eq!(answer["error"]["data"]["outcome"], "unknown", "{answer}");
+    let [_, increment, _] = of_each(&mut client, "increment");
+    assert_eq!(count(&mut client, &increment), 1);
 }
 
 #[test]
