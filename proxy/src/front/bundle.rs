@@ -243,6 +243,7 @@ fn serve_host(
         FirstLine::Raw => {}
     }
     let is_modern = front.lines.whole_line().is_some_and(is_of_modern_host);
+    front.probes_apart = is_modern;
     let program = Program {
         name: DISPLAY_NAME.into(),
         arguments: Vec::new(),

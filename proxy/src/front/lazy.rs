@@ -107,6 +107,7 @@ async fn serve_host(begun: FrontSetup<'_>, connector: &mut KeeperConnector) -> I
         leaver: leaver.clone(),
         waits: (settings.input_end_wait, settings.stop_wait),
         marks: None,
+        probes_apart: false,
     };
     let session = Some(connector.session());
     match front

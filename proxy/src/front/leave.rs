@@ -111,6 +111,9 @@ enum Way {
     Keeper,
     /// Whoever carries lines tells the keepers.
     Carriers,
+    /// The host has only probed, perhaps on a connection of its own: what was started for it waits for
+    /// the next one, as if this process was killed.
+    Probed,
     /// The command gets the signal, and ends this process by its own end.
     HandedOn(Pid),
 }
@@ -146,6 +149,11 @@ impl Leaver {
         self.set(Way::Carriers);
     }
 
+    /// The host has only probed so far, perhaps on a connection of its own.
+    pub(crate) fn has_only_probed(&self) {
+        self.set(Way::Probed);
+    }
+
     /// From now on signals are the command's.
     pub fn hand_on_to(&self, command: Pid) {
         self.set(Way::HandedOn(command));
@@ -165,6 +173,7 @@ impl Leaver {
                 match *this.way() {
                     Way::Keeper => current.leave_within(Duration::ZERO),
                     Way::Carriers | Way::AtOnce => {}
+                    Way::Probed => exit(),
                     Way::HandedOn(_) => return,
                 }
                 advance(&this.leave, Leaving::Closed);
@@ -174,6 +183,7 @@ impl Leaver {
                     count_if_only_probed();
                     exit()
                 }
+                Way::Probed => exit(),
                 Way::HandedOn(_) => {}
                 Way::Keeper | Way::Carriers => done_within(&done.leave, leaving, done.stop_wait),
             }),
@@ -195,6 +205,7 @@ impl Leaver {
                 forward_signal(*command, signal);
             }
             (_, Heard::ForServer(signal)) => hand_on(signal),
+            (Way::Probed, Heard::End(signal)) => die_of(signal),
             (Way::AtOnce, Heard::End(signal)) => {
                 count_if_only_probed();
                 die_of(signal)

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use super::FAILED;
 use super::client::Client;
-use super::drive::{Driver, Start};
+use super::drive::{Driver, Start, Untold};
 use super::first_line::{self, FirstLine};
 use super::input_end::{self, when_unread};
 use super::leave::{CurrentKeeper, Leaver, advance, done_within, release};
@@ -55,6 +55,9 @@ pub(crate) struct PipeFront {
     /// Whether a conversation has begun, where the session is closed by a mark, as there is no keeper
     /// that could tell the daemon.
     pub(crate) marks: Option<Arc<AtomicBool>>,
+    /// Whether the host speaks MCP 2026-07-28 and asks by `server/discover`, perhaps on a connection of
+    /// its own: when it leaves then, its servers wait for its next one.
+    pub(crate) probes_apart: bool,
 }
 
 impl PipeFront {
@@ -82,6 +85,7 @@ impl PipeFront {
             leaver,
             waits: (settings.input_end_wait, settings.stop_wait),
             marks: Some(has_begun),
+            probes_apart: false,
         };
         Ok((front, first))
     }
@@ -106,8 +110,12 @@ impl PipeFront {
             leaver,
             waits,
             marks,
+            probes_apart,
         } = self;
-        leaver.tells_carriers();
+        match probes_apart {
+            true => leaver.has_only_probed(),
+            false => leaver.tells_carriers(),
+        }
         let leave = leaver.leave().clone();
         let mut leaving = leave.subscribe();
         let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
@@ -116,10 +124,21 @@ impl PipeFront {
             let start = Start::Connected(Connected::Pipe(pipe), None);
             let at_close = self::close(leave.clone(), session.clone(), marks.is_some(), waits);
             let ends = pending.clone();
-            let driver = driver(client).beginning(marks.unwrap_or_default());
+            let has_begun = probes_apart.then(|| {
+                let leaver = leaver.clone();
+                Box::new(move || leaver.tells_carriers()) as Untold
+            });
+            let driver = driver(client)
+                .telling(has_begun)
+                .beginning(marks.unwrap_or_default());
             driver
                 .leaving(leave.subscribe(), PendingLeaves::default())
-                .at_close(move |has_begun, _| at_close(has_begun, ends.end_with_front()))
+                .at_close(move |has_begun, _| {
+                    if probes_apart && !has_begun {
+                        exit();
+                    }
+                    at_close(has_begun, ends.end_with_front());
+                })
                 .run(None, start)
                 .await;
             close.await;

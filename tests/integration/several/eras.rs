@@ -375,8 +375,26 @@ fn a_host_that_probes_is_sent_to_initialize_until_it_has_only_probed_three_times
         is_answered
     });
     assert_eq!(answered, [false, false, true, true]);
+    // What it has found out on a connection of its own is there for the next one.
     let (mut host, _) = probe(&world);
-    assert!(host.count("increment").parse::<u64>().is_ok());
+    assert_eq!(host.count("increment"), "1");
+    let pid = backend(&world, "a").pid();
+    for way in ["close", "SIGTERM"] {
+        host.0.pipe.kill();
+        backend(&world, "a").wait_alone();
+        let (mut probing, _) = probe(&world);
+        match way {
+            "close" => leave(probing),
+            _ => {
+                probing.0.pipe.signal(nix::sys::signal::Signal::SIGTERM);
+                probing.0.pipe.wait();
+            }
+        }
+        host = Modern::new(&world);
+        host.count("increment");
+        assert_eq!(backend(&world, "a").pid(), pid, "{way}");
+    }
+    assert_eq!(host.count("increment"), "4");
     // It is this host alone.
     let mut other = connect(&world);
     assert!(!tools(&mut other).is_empty());
