@@ -27,6 +27,8 @@ use crate::ui::table::printable;
 
 /// The version of MCP that is spoken: the newest one that has `initialize`.
 const PROTOCOL: &str = "2025-11-25";
+/// The one that is spoken with a server that refuses that: each of its requests says so.
+const MODERN: &str = "2026-07-28";
 
 /// How long the front may take to leave, before it is killed.
 const LEAVE: Duration = Duration::from_secs(2);
@@ -50,6 +52,11 @@ const FOR_HOSTS: [&str; 3] = [
 
 /// What a front answers where another one has the server with this name.
 const TAKEN: &str = " is in use by ";
+
+/// Who this client is.
+fn client_info() -> Value {
+    json!({"name": "mcp-sessiond", "version": env!("CARGO_PKG_VERSION")})
+}
 
 /// Passes on the lines that a front and its server write to standard error.
 async fn pass_on(errors: ChildStderr) {
@@ -107,6 +114,8 @@ pub(crate) struct McpClient {
     signals: Signals,
     until: Instant,
     next: u64,
+    /// Whether the server speaks the version that has no `initialize`.
+    is_modern: bool,
 }
 
 impl McpClient {
@@ -147,11 +156,11 @@ impl McpClient {
             .map_err(system)?,
             until,
             next: 0,
+            is_modern: false,
         };
-        let client_info = json!({"name": "mcp-sessiond", "version": env!("CARGO_PKG_VERSION")});
         // A shared server may have been told of capabilities that other clients have.
         let parameters = json!({
-            "protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": client_info,
+            "protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": client_info(),
             "_meta": {"mcp-sessiond/refuses": true},
         });
         match client.request("initialize", parameters).await? {
@@ -175,12 +184,28 @@ impl McpClient {
                         );
                         CallFailure::of_another(TEMPORARY, sentence)
                     }
+                    // One that was reached may speak the other version alone.
+                    None if error["data"].get("outcome").is_none()
+                        && client.discovers().await? =>
+                    {
+                        return Ok(client);
+                    }
                     None => CallFailure::new(UNAVAILABLE, client.sentence(&error)),
                 };
                 client.leave().await;
                 Err(failure)
             }
         }
+    }
+
+    /// Whether the server speaks the version that has no `initialize`, which is spoken from then on.
+    async fn discovers(&mut self) -> Result<bool, CallFailure> {
+        self.is_modern = true;
+        let discovered = self.request("server/discover", json!({})).await?;
+        let versions = discovered.unwrap_or_default()["supportedVersions"].take();
+        let versions = versions.as_array().map_or(&[][..], Vec::as_slice);
+        self.is_modern = versions.iter().any(|version| version == MODERN);
+        Ok(self.is_modern)
     }
 
     /// All tools of the server.
@@ -229,9 +254,13 @@ impl McpClient {
         let parameters = json!({
             "name": tool, "arguments": arguments, "_meta": {"progressToken": self.next + 1},
         });
-        self.request("tools/call", parameters)
-            .await?
-            .map_err(|error| CallFailure::new(DATA_ERROR, self.sentence(&error)))
+        let result = self.request("tools/call", parameters).await?;
+        let result = result.map_err(|error| CallFailure::new(DATA_ERROR, self.sentence(&error)))?;
+        if result["resultType"] == "input_required" {
+            let sentence = format!("{}: the tool wants to ask its user something", self.name);
+            return Err(CallFailure::new(DATA_ERROR, sentence));
+        }
+        Ok(result)
     }
 
     /// Leaves: the server stays as it is.
@@ -273,8 +302,18 @@ impl McpClient {
     async fn request(
         &mut self,
         method: &str,
-        parameters: Value,
+        mut parameters: Value,
     ) -> Result<Result<Value, Value>, CallFailure> {
+        if self.is_modern {
+            let said = [
+                ("protocolVersion", json!(MODERN)),
+                ("clientCapabilities", json!({})),
+                ("clientInfo", client_info()),
+            ];
+            for (name, value) in said {
+                parameters["_meta"][format!("io.modelcontextprotocol/{name}")] = value;
+            }
+        }
         self.next += 1;
         let id = self.next;
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": parameters}))

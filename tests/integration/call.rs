@@ -163,6 +163,21 @@ fn a_server_of_the_list_keeps_its_state_between_calls() {
 }
 
 #[test]
+fn a_server_of_mcp_2026_07_28_is_spoken_to_in_that_version() {
+    let command = crate::BINARIES.counter;
+    let entry = json!({"command": command, "args": ["--modern"]});
+    let world = listing(&json!({"modern": entry}));
+    let _daemon = world.daemon();
+    for count in ["1\n", "2\n"] {
+        assert_eq!(said(&world, &["call", "modern", "increment"]), count);
+    }
+    assert!(said(&world, &["call", "modern"]).contains("increment"));
+    let (code, _, errors) = run(&world, &["call", "modern", "ask"]);
+    assert_eq!(code, Some(65), "{errors}");
+    assert!(errors.contains("the host can't be asked"), "{errors}");
+}
+
+#[test]
 fn a_shared_server_is_joined() {
     let world = listing(&json!({"counter": entry(&json!({"shared": true}))}));
     let _daemon = world.daemon();
