@@ -50,7 +50,7 @@ impl List {
     }
 
     /// What the filter of a subscription calls its changes (MCP 2026-07-28).
-    pub(crate) fn filter(self) -> &'static str {
+    pub(crate) fn filter_key(self) -> &'static str {
         match self {
             Self::Tools => "toolsListChanged",
             Self::Resources | Self::Templates => "resourcesListChanged",

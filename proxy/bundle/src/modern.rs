@@ -1,5 +1,5 @@
-//! MCP 2026-07-28 at the edges of a bundle, which speaks 2025-11-25 inside: what servers and hosts
-//! of the later era say is translated where it comes in.
+//! MCP 2026-07-28 at the edges of a bundle, and of a server that hosts share, which speak 2025-11-25
+//! inside: what servers and hosts of the later era say is translated where it comes in.
 //!
 //! | 2025-11-25 | 2026-07-28 |
 //! | --- | --- |
@@ -9,15 +9,18 @@
 //! | `logging/setLevel` | a level in each request |
 //! | `ping` | nothing |
 //!
-//! - [`source`]: [`EitherEra`], a source whose server speaks one of both. `server`: what becomes of each
-//!   message of such a server.
-//! - [`host`]: [`for_modern_host`], the pipe of a bundle for a host of the later era.
+//! - `source`: [`EitherEra`], a source whose server speaks one of both. `server`: [`ServerTranslation`],
+//!   which era such a server speaks. `calls`: what becomes of each message of one of the later era.
+//!   `subscriptions`: how it tells what has changed.
+//! - `host`: [`for_modern_host`], the pipe of a bundle for a host of the later era.
 //! - `between`: what carries the messages of both.
 
 mod between;
-pub(crate) mod host;
+mod calls;
+mod host;
 mod server;
-pub(crate) mod source;
+mod source;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
 
@@ -26,9 +29,13 @@ use mcp_sessiond_jsonrpc::object::{Object, raw};
 use mcp_sessiond_jsonrpc::owned::{Id, Message, Outcome};
 use serde_json::value::RawValue;
 
-use between::Out;
-pub use host::{for_modern_host, is_of_modern_host};
+pub use between::{Out, Translation};
+pub use host::{ServerOf, for_modern_host, is_of_modern_host};
+pub use server::ServerTranslation;
 pub use source::EitherEra;
+
+/// What ids of ours begin with at a server, and those of its questions.
+const OWN: &str = "mcp-sessiond/modern/";
 
 /// The version of MCP that the later era began with.
 const VERSION: &str = "2026-07-28";

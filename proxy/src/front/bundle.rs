@@ -30,10 +30,8 @@ use mcp_sessiond_bundle::decorate::{CallEntry, CallLog, Current, decorate};
 pub use mcp_sessiond_bundle::decorate::{
     Calls, Decoration, Decorations, Filter, Glob, Mistake, NoGlob, Rename, Time,
 };
-use mcp_sessiond_bundle::{
-    Backends, BundleServer, BundleStore, EitherEra, Handshake, Lazy, Source, for_modern_host,
-    is_of_modern_host,
-};
+use mcp_sessiond_bundle::modern::{EitherEra, for_modern_host, is_of_modern_host};
+use mcp_sessiond_bundle::{Backends, BundleServer, BundleStore, Handshake, Lazy, Source, Target};
 pub use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Settings, Style, TrackedLine};
 pub use mcp_sessiond_bundle::{Receipt, WAITING};
 use mcp_sessiond_client::{ClaimRequest, Control, Options, Start};
@@ -45,7 +43,7 @@ use tokio::sync::mpsc;
 
 use super::FAILED;
 use super::drive::{self, Driver, Untold};
-use super::first_line::FirstLine;
+use super::first_line::{FOR_EVER, FirstLine};
 use super::pending_leaves::PendingLeaves;
 use super::probe::{self, Opening, ProbePolicy};
 use super::stdio::{PipeFront, in_runtime};
@@ -226,7 +224,12 @@ fn serve_host(
     front_settings: FrontSettings,
     mask: GivenMask,
 ) -> io::Result<ExitCode> {
-    let (mut front, first) = PipeFront::begin(front_settings)?;
+    // What the host speaks is known from its first line.
+    let begin = FrontSettings {
+        first_line_wait: FOR_EVER,
+        ..front_settings
+    };
+    let (mut front, first) = PipeFront::begin(begin)?;
     match first {
         FirstLine::Closed => return Ok(ExitCode::SUCCESS),
         FirstLine::Read(client) => {
@@ -445,6 +448,9 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
         let _ = made.try_send((backends, current.clone(), own));
         current
     });
+    let speaker = Arc::new(speaker);
+    let asked = speaker.clone();
+    let server_of = move |target: &Target| Some(asked.bundle()?.origin_of(target)?.backend);
     let (to, mut lines) = mpsc::channel::<Bytes>(WAITING);
     let speaking = tokio::spawn(async move {
         while let Some(line) = lines.recv().await {
@@ -502,7 +508,7 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
     let end = End::by_drop();
     let pipe = Pipe { to, from, end };
     let pipe = match is_modern {
-        true => for_modern_host(pipe),
+        true => for_modern_host(pipe, Box::new(server_of)),
         false => pipe,
     };
     let driver = move |client| Driver::new(client, drive::policy(), named).telling(untold);

@@ -30,6 +30,17 @@ pub(crate) enum ProbePolicy {
     Translated,
 }
 
+impl ProbePolicy {
+    /// What it means that the host begins with `initialize`.
+    fn learned_of_initialize(self) -> Learned {
+        match self {
+            // It is the host of which something is known.
+            Self::Translated => Learned::Forgotten {},
+            Self::AsKnown | Self::FromMemory | Self::Refused => Learned::Initialized {},
+        }
+    }
+}
+
 /// What a host has begun with.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
@@ -52,7 +63,7 @@ pub(crate) async fn answer(
 ) -> Opening {
     let Some(mut probe) = probe_in(lines) else {
         if policy != ProbePolicy::AsKnown && lines.whole_line().is_some_and(is_initialize_line) {
-            facts().learn(Learned::Initialized {}).await;
+            facts().learn(policy.learned_of_initialize()).await;
         }
         return Opening::Client(client);
     };
@@ -103,7 +114,7 @@ pub(crate) async fn answer(
     }
     leaving.forget();
     if lines.whole_line().is_some_and(is_initialize_line) {
-        facts.learn(Learned::Initialized {}).await;
+        facts.learn(policy.learned_of_initialize()).await;
     }
     Opening::Client(client)
 }

@@ -486,7 +486,8 @@ impl Keeper {
             .filter(|_| self.input_over.is_none())
             .and_then(|backend| backend.closed_since)
             .map(|since| since + SETTLED);
-        let due = [relay, lonely, mute, self.trim_at, self.look_due()];
+        let shared = self.sharing.as_ref().and_then(Sharing::deadline);
+        let due = [relay, lonely, mute, self.trim_at, self.look_due(), shared];
         due.into_iter().flatten().min()
     }
 

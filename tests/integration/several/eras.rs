@@ -436,3 +436,46 @@ fn at_a_url() {
     fs::write(gate, "").expect("a file");
     assert_eq!(host.count("increment"), "4");
 }
+
+/// A server of the later era that two hosts of the former share, and one that has it among others.
+#[test]
+fn hosts_share_one() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let mut entry = modern(&world);
+    entry["shared"] = json!(true);
+    write_down(&world, &[("a", able(&world)), ("b", entry)]);
+    let alone = wrapped(&world, &["@b".to_owned()]);
+    let mut hosts = [(); 2].map(|()| Client::connected(world.front(&alone)));
+    for (host, expected) in hosts.iter_mut().zip(1..) {
+        assert_eq!(count(host, "increment"), expected);
+        let (call, asked) = ask(host, "ask");
+        says(host, &asked, "it is");
+        assert_eq!(host.text(call).as_deref(), Ok("it is"));
+    }
+    let mut third = connect(&world);
+    while tools(&mut third).len() < 16 + 17 {
+        changed(&mut third);
+    }
+    assert_eq!(count(&mut third, &of_b("increment")), 3);
+    let (call, asked) = ask(&mut third, &of_b("ask"));
+    says(&mut third, &asked, "it is");
+    assert_eq!(third.text(call).as_deref(), Ok("it is"));
+    hosts[0].call("change", json!({}));
+    hosts.iter_mut().for_each(changed);
+    // A call that is cancelled counts nothing, and is nobody else's.
+    let gate = world.root().join("gate");
+    let slow = hosts[0].begin_slow(gate.to_str().expect("UTF-8"));
+    hosts[0].notify("notifications/cancelled", json!({"requestId": slow}));
+    assert_eq!(hosts[0].call("get", json!({})), "3");
+    fs::write(gate, "").expect("a file");
+    assert_eq!(count(&mut hosts[1], "increment"), 4);
+    // It ends, and its next one is asked as it was.
+    let lost = hosts[0].begin("die", json!({"code": 1}));
+    let error = hosts[0].text(lost).expect_err("lost");
+    assert_eq!(error["data"]["outcome"], "unknown");
+    assert_eq!(count(&mut hosts[1], "increment"), 1);
+    let (call, asked) = ask(&mut hosts[1], "ask");
+    says(&mut hosts[1], &asked, "it is");
+    assert_eq!(hosts[1].text(call).as_deref(), Ok("it is"));
+}

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
 
 use crate::connection::push;
@@ -13,13 +13,15 @@ use crate::pipe::{Pipe, Receipt, TrackedLine, WAITING};
 
 /// A line, and where it goes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Out {
+pub enum Out {
+    /// To the server.
     Server(Bytes),
+    /// To the host.
     Host(Bytes),
 }
 
 /// What becomes of lines, without I/O.
-pub(super) trait Translation: Send + 'static {
+pub trait Translation: Send + 'static {
     /// The host's end has sent a line.
     fn on_host(&mut self, line: Bytes, now: Instant) -> Vec<Out>;
 
@@ -36,8 +38,21 @@ pub(super) trait Translation: Send + 'static {
         Vec::new()
     }
 
-    /// The server's end is gone.
-    fn on_end(&mut self) {}
+    /// The host sends nothing more.
+    fn on_host_end(&mut self) -> Vec<Out> {
+        Vec::new()
+    }
+
+    /// The server sends nothing more.
+    fn on_server_end(&mut self) -> Vec<Out> {
+        Vec::new()
+    }
+}
+
+/// A translation, and what is notified when it may have another deadline.
+struct Shared<T> {
+    translation: Mutex<T>,
+    has_deadline: Notify,
 }
 
 /// The pipe of a server, with a translation in between. Neither end waits for what the other one does
@@ -45,94 +60,119 @@ pub(super) trait Translation: Send + 'static {
 pub(super) fn translated(pipe: Pipe, translation: impl Translation) -> Pipe {
     let Pipe {
         to: server,
-        from: heard,
+        from: of_server,
         end,
     } = pipe;
-    let (to, wanted) = mpsc::channel(WAITING);
-    let (said, from) = mpsc::channel(WAITING);
-    let translation = Arc::new(Mutex::new(translation));
-    let talking = Talking {
-        translation: translation.clone(),
+    let (to, of_host) = mpsc::channel(WAITING);
+    let (host, from) = mpsc::channel(WAITING);
+    let shared = Arc::new(Shared {
+        translation: Mutex::new(translation),
+        has_deadline: Notify::new(),
+    });
+    let from_server = FromServer {
+        shared: shared.clone(),
         server: server.downgrade(),
-        said,
+        host,
     };
-    tokio::spawn(ask(translation, wanted, server, talking.said.downgrade()));
-    tokio::spawn(talking.forward(heard));
+    tokio::spawn(forward_host(
+        shared,
+        of_host,
+        server,
+        from_server.host.downgrade(),
+    ));
+    tokio::spawn(from_server.forward(of_server));
     Pipe { to, from, end }
 }
 
-/// Forwards the host's lines to the server, until either of them is gone.
-async fn ask<T: Translation>(
-    translation: Arc<Mutex<T>>,
-    mut wanted: mpsc::Receiver<Bytes>,
+/// Forwards the host's lines, until either end is gone.
+async fn forward_host<T: Translation>(
+    shared: Arc<Shared<T>>,
+    mut of_host: mpsc::Receiver<Bytes>,
     server: mpsc::Sender<Bytes>,
-    said: mpsc::WeakSender<TrackedLine>,
+    host: mpsc::WeakSender<TrackedLine>,
 ) {
     loop {
         let line = tokio::select! {
-            line = wanted.recv() => line,
+            line = of_host.recv() => line,
             // Whoever sends more is to know it.
-            () = server.closed() => None,
+            () = server.closed() => return,
         };
-        let Some(line) = line else { return };
-        let out = lock(&translation).on_host(line, Instant::now());
+        let is_end = line.is_none();
+        let out = {
+            let mut translation = lock(&shared.translation);
+            let out = match line {
+                Some(line) => translation.on_host(line, Instant::now()),
+                None => translation.on_host_end(),
+            };
+            if translation.deadline().is_some() {
+                shared.has_deadline.notify_one();
+            }
+            out
+        };
         for out in out {
-            match (out, said.upgrade()) {
+            match (out, host.upgrade()) {
                 (Out::Server(line), _) => {
                     if server.send(line).await.is_err() {
                         return;
                     }
                 }
-                (Out::Host(line), Some(said)) => {
-                    let _ = said.send(TrackedLine::once(line)).await;
+                (Out::Host(line), Some(host)) => {
+                    let _ = host.send(TrackedLine::once(line)).await;
                 }
                 (Out::Host(_), None) => return,
             }
         }
+        if is_end {
+            return;
+        }
     }
 }
 
-/// What the server says.
-struct Talking<T> {
-    translation: Arc<Mutex<T>>,
-    /// The server, for as long as the host has something to ask.
+/// The server's end.
+struct FromServer<T> {
+    shared: Arc<Shared<T>>,
+    /// To the server, for as long as the host has something to ask.
     server: mpsc::WeakSender<Bytes>,
-    said: mpsc::Sender<TrackedLine>,
+    host: mpsc::Sender<TrackedLine>,
 }
 
-impl<T: Translation> Talking<T> {
-    /// Forwards the server's lines to the host, until either of them is gone.
-    async fn forward(self, mut heard: mpsc::Receiver<TrackedLine>) {
+impl<T: Translation> FromServer<T> {
+    /// Forwards the server's lines, until either end is gone.
+    async fn forward(self, mut of_server: mpsc::Receiver<TrackedLine>) {
         loop {
-            let deadline = lock(&self.translation).deadline();
+            let deadline = lock(&self.shared.translation).deadline();
             let due = async {
                 match deadline {
                     Some(deadline) => sleep_until(deadline).await,
                     None => pending().await,
                 }
             };
-            let heard = tokio::select! {
-                heard = heard.recv() => heard,
+            let line = tokio::select! {
+                line = of_server.recv() => line,
+                () = self.shared.has_deadline.notified() => continue,
                 () = due => {
-                    let out = lock(&self.translation).on_time(Instant::now());
-                    self.pass(out, Receipt::none()).await;
+                    let out = lock(&self.shared.translation).on_time(Instant::now());
+                    if self.send(out, Receipt::none()).await.is_none() {
+                        return;
+                    }
                     continue;
                 }
             };
-            let Some(TrackedLine { line, receipt }) = heard else {
-                break;
+            let Some(TrackedLine { line, receipt }) = line else {
+                let out = lock(&self.shared.translation).on_server_end();
+                self.send(out, Receipt::none()).await;
+                return;
             };
-            let out = lock(&self.translation).on_server(line, Instant::now());
-            if self.pass(out, receipt).await.is_none() {
+            let out = lock(&self.shared.translation).on_server(line, Instant::now());
+            if self.send(out, receipt).await.is_none() {
                 return;
             }
         }
-        lock(&self.translation).on_end();
     }
 
-    /// Passes on what came of a line of the server's, which was passed on with the last of it. None:
-    /// the host is gone.
-    async fn pass(&self, out: Vec<Out>, receipt: Receipt) -> Option<()> {
+    /// Sends what came of a line of the server's, which was passed on with the last of it. None: the
+    /// host is gone.
+    async fn send(&self, out: Vec<Out>, receipt: Receipt) -> Option<()> {
         let mut receipt = Some(receipt);
         let last = out.iter().rposition(|out| matches!(out, Out::Host(_)));
         for (at, out) in out.into_iter().enumerate() {
@@ -145,7 +185,7 @@ impl<T: Translation> Talking<T> {
                 }
                 Out::Host(line) => {
                     let receipt = receipt.take_if(|_| Some(at) == last).unwrap_or_default();
-                    self.said.send(TrackedLine { line, receipt }).await.ok()?;
+                    self.host.send(TrackedLine { line, receipt }).await.ok()?;
                 }
             }
         }

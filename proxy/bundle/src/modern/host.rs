@@ -2,7 +2,7 @@
 //! request. What a server asks is the result of a call that is under way; the call goes on when the
 //! host makes it again with the answer.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 use bytes::Bytes;
@@ -14,24 +14,31 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::between::{Out, Translation, translated};
+use super::calls::asked_by;
 use super::{VERSION, answer, cancel, empty, meta, one, with_envelope};
 use crate::backend::VERSIONS;
-use crate::call::List;
+use crate::call::{List, Target};
 use crate::pipe::Pipe;
 
-/// Ids of our own requests begin with this.
+/// What ids of ours begin with at the bundle.
 const OWN: &str = "mcp-sessiond/host/";
 
 /// Calls that may wait for a host that was asked something and does not come back with the answer.
 /// The oldest is given up then.
 const ASKED_MAX: usize = 64;
 
+/// Questions that may wait for one call.
+const QUESTIONS_MAX: usize = 64;
+
 /// JSON-RPC's code for a version that is not spoken here (MCP 2026-07-28, "Errors").
 const OTHER_VERSION: i64 = -32022;
 
+/// Which server of the bundle a call is for, as far as that is known.
+pub type ServerOf = Box<dyn Fn(&Target) -> Option<String> + Send>;
+
 /// The pipe of a bundle, for a host of the later era.
-pub fn for_modern_host(pipe: Pipe) -> Pipe {
-    translated(pipe, HostTranslation::new())
+pub fn for_modern_host(pipe: Pipe, server_of: ServerOf) -> Pipe {
+    translated(pipe, HostTranslation::new(server_of))
 }
 
 /// Whether a host of the later era has sent this: a request that says so, as each of its requests
@@ -43,8 +50,8 @@ pub fn is_of_modern_host(line: &[u8]) -> bool {
 }
 
 /// What is between a host of the later era and a bundle.
-#[derive(Debug)]
 pub(super) struct HostTranslation {
+    server_of: ServerOf,
     /// Tells what we have given this host from what another process has.
     nonce: u64,
     /// How many ids and states of our own there were.
@@ -58,26 +65,26 @@ pub(super) struct HostTranslation {
     level: Option<Box<RawValue>>,
     /// The calls under way, in their order.
     calls: Vec<Call>,
-    /// Questions that no call was there for: the host is asked when one is.
-    questions: VecDeque<Question>,
     /// The subscriptions, by the requests that have opened them.
     listening: BTreeMap<Id, Filter>,
 }
 
 /// A request of a server's.
-#[derive(Debug)]
 struct Question {
     id: Id,
     request: Object,
 }
 
 /// A call under way.
-#[derive(Debug)]
 struct Call {
     /// Its id at the bundle: that of the request by which it was made first.
     id: Id,
     kind: Kind,
+    /// The server that it is for, where that is known.
+    server: Option<String>,
     state: State,
+    /// What the host is asked next.
+    questions: Vec<Question>,
 }
 
 /// What kind of a call it is.
@@ -93,7 +100,6 @@ enum Kind {
 }
 
 /// Who waits for whom.
-#[derive(Debug)]
 enum State {
     /// The host waits for the answer to this request.
     Waited { host: Id },
@@ -102,7 +108,7 @@ enum State {
         state: String,
         questions: BTreeMap<String, Id>,
         /// How the call has ended meanwhile.
-        outcome: Option<Outcome>,
+        ended: Option<Outcome>,
     },
 }
 
@@ -138,11 +144,26 @@ impl Translation for HostTranslation {
             None => vec![Out::Host(line)],
         }
     }
+
+    /// Nobody comes back with an answer, or hears of a change: nothing is under way because of that.
+    fn on_host_end(&mut self) -> Vec<Out> {
+        let mut out = Vec::new();
+        for (id, _) in std::mem::take(&mut self.listening) {
+            let mut result = Object::default();
+            complete(&mut result, false);
+            out.push(answer(&id, Ok(result.write())));
+        }
+        while let Some(at) = self.calls.iter().position(Call::is_asked) {
+            out.extend(self.give_up(at));
+        }
+        out
+    }
 }
 
 impl HostTranslation {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(server_of: ServerOf) -> Self {
         Self {
+            server_of,
             nonce: RandomState::new().build_hasher().finish(),
             count: 0,
             has_begun: false,
@@ -150,7 +171,6 @@ impl HostTranslation {
             discovers: Vec::new(),
             level: None,
             calls: Vec::new(),
-            questions: VecDeque::new(),
             listening: BTreeMap::new(),
         }
     }
@@ -169,7 +189,7 @@ impl HostTranslation {
     fn host_requests(&mut self, id: Id, method: String, params: Option<Box<RawValue>>) -> Vec<Out> {
         let mut params = params.as_deref().and_then(Object::read).unwrap_or_default();
         let mut meta = params.object("_meta").unwrap_or_default();
-        if let Err(error) = checked(meta.text(meta::VERSION)) {
+        if let Err(error) = checked(&method, meta.text(meta::VERSION)) {
             return vec![answer(&id, Err(error))];
         }
         let mut out = self.begin(&meta);
@@ -211,20 +231,22 @@ impl HostTranslation {
             }
             false => id.clone(),
         };
-        let state = State::Waited { host: id };
-        let call = Call {
+        let params = params.write();
+        let target = crate::call::Call::read(own.clone(), &method, Some(&params));
+        let server = target.ok().and_then(|call| (self.server_of)(&call.target));
+        let asked = Message::Request {
+            id: own.clone(),
+            method,
+            params: Some(params),
+        };
+        self.calls.push(Call {
             id: own,
             kind,
-            state,
-        };
-        let asked = Message::Request {
-            id: call.id.clone(),
-            method,
-            params: Some(params.write()),
-        };
-        self.calls.push(call);
+            server,
+            state: State::Waited { host: id },
+            questions: Vec::new(),
+        });
         out.push(Out::Server(asked.write()));
-        out.extend(self.ask_next());
         out
     }
 
@@ -249,37 +271,60 @@ impl HostTranslation {
 
     /// The host has an answer to what a call has asked.
     fn host_comes_back(&mut self, id: &Id, state: &str, params: &Object) -> Vec<Out> {
-        let is_its =
+        let is_it =
             |call: &Call| matches!(&call.state, State::Asked { state: its, .. } if its == state);
-        let Some(at) = self.calls.iter().position(is_its) else {
+        let Some(at) = self.calls.iter().position(is_it) else {
             return vec![answer(
                 id,
                 Err(RpcError::new(code::CONNECTION, UNKNOWN_STATE)),
             )];
         };
         let waited = State::Waited { host: id.clone() };
-        let former = std::mem::replace(&mut self.calls[at].state, waited);
         let State::Asked {
-            questions, outcome, ..
-        } = former
+            questions, ended, ..
+        } = std::mem::replace(&mut self.calls[at].state, waited)
         else {
             return Vec::new();
         };
-        if let Some(outcome) = outcome {
-            let call = self.calls.remove(at);
-            return vec![answer(id, call.kind.completed(outcome))];
-        }
         let responses = params.object("inputResponses").unwrap_or_default();
         let mut out: Vec<Out> = questions
             .into_iter()
             .map(|(key, id)| {
                 let response = responses.get(&key).map(ToOwned::to_owned);
-                let missing = || RpcError::new(code::INTERNAL, "the host has not answered this");
+                let missing = || RpcError::new(code::INTERNAL, NOT_ANSWERED);
                 let outcome = response.ok_or_else(missing);
                 Out::Server(Message::Answer { id, outcome }.write())
             })
             .collect();
-        out.extend(self.ask_next());
+        match ended {
+            Some(outcome) => out.extend(self.end(at, outcome)),
+            None => out.extend(self.ask(at)),
+        }
+        out
+    }
+
+    /// Answers the host, which waits for this call.
+    fn end(&mut self, at: usize, outcome: Outcome) -> Vec<Out> {
+        let call = self.calls.remove(at);
+        let mut out: Vec<Out> = call.questions.iter().map(Question::refusal).collect();
+        if let State::Waited { host } = &call.state {
+            out.push(answer(host, call.kind.completed(outcome)));
+        }
+        out
+    }
+
+    /// Gives a call up whose host does not come back.
+    fn give_up(&mut self, at: usize) -> Vec<Out> {
+        let call = self.calls.remove(at);
+        let mut out: Vec<Out> = call.questions.iter().map(Question::refusal).collect();
+        if let State::Asked { questions, .. } = call.state {
+            let error = || RpcError::new(code::INTERNAL, NOT_ANSWERED);
+            out.extend(questions.into_values().map(|id| {
+                let outcome = Err(error());
+                Out::Server(Message::Answer { id, outcome }.write())
+            }));
+        }
+        out.push(Out::Server(cancel(&call.id, NOT_ANSWERED)));
         out
     }
 
@@ -309,17 +354,11 @@ impl HostTranslation {
             return self.introduced(outcome);
         }
         if let Some(at) = self.calls.iter().position(|call| call.id == *id) {
-            return match &mut self.calls[at].state {
-                State::Waited { host, .. } => {
-                    let host = host.clone();
-                    let call = self.calls.remove(at);
-                    vec![answer(&host, call.kind.completed(outcome))]
-                }
-                State::Asked { outcome: ended, .. } => {
-                    *ended = Some(outcome);
-                    Vec::new()
-                }
-            };
+            if let State::Asked { ended, .. } = &mut self.calls[at].state {
+                *ended = Some(outcome);
+                return Vec::new();
+            }
+            return self.end(at, outcome);
         }
         match id.begins_with(OWN) {
             true => Vec::new(),
@@ -348,37 +387,54 @@ impl HostTranslation {
             let outcome = Ok(empty());
             return vec![Out::Server(Message::Answer { id, outcome }.write())];
         }
-        // It is asked at a call of the same server's, or at another one's, as long as there is a call.
-        if self.calls.is_empty() {
-            let error = RpcError::new(code::NO_METHOD, ASKED_BY_NO_CALL);
-            let outcome = Err(error);
-            return vec![Out::Server(Message::Answer { id, outcome }.write())];
-        }
         let mut request = Object::default();
         request.set_text("method", method);
         if let Some(params) = params {
             request.set("params", params);
         }
-        self.questions.push_back(Question { id, request });
-        self.ask_next()
+        let question = Question { id, request };
+        match self.call_of(&question) {
+            Some(at) if self.calls[at].questions.len() < QUESTIONS_MAX => {
+                self.calls[at].questions.push(question);
+                self.ask(at)
+            }
+            _ => vec![question.refusal()],
+        }
     }
 
-    /// Asks what waits, where a call is there for it.
-    fn ask_next(&mut self) -> Vec<Out> {
-        let may_ask = |call: &Call| {
-            matches!(call.kind, Kind::Asking | Kind::Reading)
-                && matches!(call.state, State::Waited { .. })
+    /// The call during which a server asks something: the one that it says, or the oldest of its own
+    /// that waits.
+    fn call_of(&self, question: &Question) -> Option<usize> {
+        let may_ask = |call: &&(usize, &Call)| matches!(call.1.kind, Kind::Asking | Kind::Reading);
+        let is_its = |(_, call): &(usize, &Call)| {
+            let server = call.server.as_deref();
+            server.is_none_or(|server| question.id.without_prefix(server).is_some())
         };
-        let Some(at) = self.calls.iter().position(may_ask) else {
-            return Vec::new();
-        };
-        if self.questions.is_empty() {
+        let all = self.calls.iter().enumerate();
+        let its: Vec<(usize, &Call)> = all.filter(|call| may_ask(&call) && is_its(call)).collect();
+        let named = its.iter().find(|(_, call)| {
+            let own = call
+                .server
+                .as_deref()
+                .and_then(|server| question.id.without_prefix(server));
+            own.and_then(|own| asked_by(&own))
+                .is_some_and(|(_, of)| of == call.id)
+        });
+        let waiting = || its.iter().find(|(_, call)| !call.is_asked());
+        let found = named.or_else(waiting).or(its.first());
+        found.map(|(at, _)| *at)
+    }
+
+    /// Asks the host what waits for this call.
+    fn ask(&mut self, at: usize) -> Vec<Out> {
+        let call = &mut self.calls[at];
+        if call.questions.is_empty() || call.is_asked() {
             return Vec::new();
         }
         self.count += 1;
         let state = format!("{:x}/{}", self.nonce, self.count);
         let (mut requests, mut questions) = (Object::default(), BTreeMap::new());
-        for (number, question) in self.questions.drain(..).enumerate() {
+        for (number, question) in call.questions.drain(..).enumerate() {
             let key = number.to_string();
             requests.set(&key, question.request.write());
             questions.insert(key, question.id);
@@ -390,27 +446,19 @@ impl HostTranslation {
         let asked = State::Asked {
             state,
             questions,
-            outcome: None,
+            ended: None,
         };
-        let former = std::mem::replace(&mut self.calls[at].state, asked);
         let mut out = Vec::new();
-        if let State::Waited { host, .. } = former {
+        if let State::Waited { host } = std::mem::replace(&mut call.state, asked) {
             out.push(answer(&host, Ok(result.write())));
         }
-        out.extend(self.give_up_oldest());
-        out
-    }
-
-    /// Gives a call up whose host does not come back, where there are too many.
-    fn give_up_oldest(&mut self) -> Option<Out> {
-        let is_asked = |call: &&Call| matches!(call.state, State::Asked { .. });
-        if self.calls.iter().filter(is_asked).count() <= ASKED_MAX {
-            return None;
+        let all_asked = self.calls.iter().filter(|call| call.is_asked()).count();
+        if all_asked > ASKED_MAX
+            && let Some(oldest) = self.calls.iter().position(Call::is_asked)
+        {
+            out.extend(self.give_up(oldest));
         }
-        let at = self.calls.iter().position(|call| is_asked(&call))?;
-        let call = self.calls.remove(at);
-        let why = "the host was asked something, and has not come back";
-        Some(Out::Server(cancel(&call.id, why)))
+        out
     }
 
     fn bundle_notes(&mut self, method: String, params: Option<Box<RawValue>>) -> Vec<Out> {
@@ -428,8 +476,10 @@ impl HostTranslation {
         match &*method {
             "notifications/cancelled" => {
                 let id = read().get("requestId").and_then(Id::read);
-                self.questions
-                    .retain(|question| Some(&question.id) != id.as_ref());
+                for call in &mut self.calls {
+                    call.questions
+                        .retain(|question| Some(&question.id) != id.as_ref());
+                }
                 Vec::new()
             }
             // Nobody has asked for it.
@@ -466,7 +516,7 @@ impl HostTranslation {
             .collect();
         let lists = List::ALL.iter().filter(|list| {
             wanted
-                .get(list.filter())
+                .get(list.filter_key())
                 .is_some_and(|wanted| wanted.get() == "true")
         });
         let filter = Filter {
@@ -517,32 +567,51 @@ impl HostTranslation {
 
 const UNKNOWN_STATE: &str = "this call was asked for input by a process that is gone; it is not known what the server has done";
 
+const NOT_ANSWERED: &str = "the host was asked this during a call, and has not answered it";
+
 const ASKED_BY_NO_CALL: &str =
-    "the host speaks MCP 2026-07-28, and can be asked during a call only";
+    "the host speaks MCP 2026-07-28, and can be asked during a call of this server only";
 
 fn initialize_id() -> Id {
     Id::text(&format!("{OWN}initialize"))
 }
 
 /// The version that a request has said that it speaks.
-fn checked(version: Option<String>) -> Result<(), RpcError> {
-    match version.as_deref() {
-        Some(VERSION) => Ok(()),
-        Some(requested) => {
-            let data = serde_json::json!({"supported": [VERSION], "requested": requested});
-            let message = format!("Unsupported protocol version: {requested}");
-            Err(RpcError {
-                data: Some(raw(&data)),
-                ..RpcError::new(OTHER_VERSION, message)
-            })
-        }
+fn checked(method: &str, version: Option<String>) -> Result<(), RpcError> {
+    let version = match version {
+        // It is how an earlier era begins.
+        None if method == "initialize" => "before 2026-07-28".to_owned(),
         None => {
             let why = format!(
                 "a request of MCP {VERSION} says so in `params._meta`, by {:?}",
                 meta::VERSION
             );
-            Err(RpcError::new(code::INVALID_PARAMS, why))
+            return Err(RpcError::new(code::INVALID_PARAMS, why));
         }
+        Some(version) if version == VERSION => return Ok(()),
+        Some(version) => version,
+    };
+    let data = serde_json::json!({"supported": [VERSION], "requested": version});
+    let message = format!("Unsupported protocol version: {version}");
+    Err(RpcError {
+        data: Some(raw(&data)),
+        ..RpcError::new(OTHER_VERSION, message)
+    })
+}
+
+impl Call {
+    /// Whether the host was asked, and has not come back.
+    fn is_asked(&self) -> bool {
+        matches!(self.state, State::Asked { .. })
+    }
+}
+
+impl Question {
+    /// What its server gets where the host can't be asked.
+    fn refusal(&self) -> Out {
+        let id = self.id.clone();
+        let outcome = Err(RpcError::new(code::NO_METHOD, ASKED_BY_NO_CALL));
+        Out::Server(Message::Answer { id, outcome }.write())
     }
 }
 

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mcp_sessiond_bundle::decorate::{CallEntry, CallLog, Current, decorate};
+use mcp_sessiond_bundle::modern::EitherEra;
 use mcp_sessiond_bundle::{
-    Backends, BundleServer, BundleStore, EitherEra, Message, Receipt, Source, TrackedLine, WAITING,
+    Backends, BundleServer, BundleStore, Message, Receipt, Source, TrackedLine, WAITING,
 };
 use mcp_sessiond_client::{RequestId, Session};
 use mcp_sessiond_http_session::handshake::Handshake;
