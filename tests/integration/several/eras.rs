@@ -447,20 +447,18 @@ fn hosts_share_one() {
     write_down(&world, &[("a", able(&world)), ("b", entry)]);
     let alone = wrapped(&world, &["@b".to_owned()]);
     let mut hosts = [(); 2].map(|()| Client::connected(world.front(&alone)));
+    // Of several that have just called it, it would not be known which is asked.
+    let (call, asked) = ask(&mut hosts[0], "ask");
+    says(&mut hosts[0], &asked, "it is");
+    assert_eq!(hosts[0].text(call).as_deref(), Ok("it is"));
     for (host, expected) in hosts.iter_mut().zip(1..) {
         assert_eq!(count(host, "increment"), expected);
-        let (call, asked) = ask(host, "ask");
-        says(host, &asked, "it is");
-        assert_eq!(host.text(call).as_deref(), Ok("it is"));
     }
     let mut third = connect(&world);
     while tools(&mut third).len() < 16 + 17 {
         changed(&mut third);
     }
     assert_eq!(count(&mut third, &of_b("increment")), 3);
-    let (call, asked) = ask(&mut third, &of_b("ask"));
-    says(&mut third, &asked, "it is");
-    assert_eq!(third.text(call).as_deref(), Ok("it is"));
     hosts[0].call("change", json!({}));
     hosts.iter_mut().for_each(changed);
     // A call that is cancelled counts nothing, and is nobody else's.
@@ -475,7 +473,4 @@ fn hosts_share_one() {
     let error = hosts[0].text(lost).expect_err("lost");
     assert_eq!(error["data"]["outcome"], "unknown");
     assert_eq!(count(&mut hosts[1], "increment"), 1);
-    let (call, asked) = ask(&mut hosts[1], "ask");
-    says(&mut hosts[1], &asked, "it is");
-    assert_eq!(hosts[1].text(call).as_deref(), Ok("it is"));
 }
