@@ -1,5 +1,5 @@
-//! MCP 2026-07-28 at the edges of a bundle, and of a server that hosts share, which speak 2025-11-25
-//! inside: what servers and hosts of the later era say is translated where it comes in.
+//! MCP 2026-07-28 at the edges of a bundle, which speaks 2025-11-25 inside: what servers and hosts of
+//! the later era say is translated where it comes in.
 //!
 //! | 2025-11-25 | 2026-07-28 |
 //! | --- | --- |
@@ -9,8 +9,8 @@
 //! | `logging/setLevel` | a level in each request |
 //! | `ping` | nothing |
 //!
-//! - `source`: [`EitherEra`], a source whose server speaks one of both. `server`: [`ServerTranslation`],
-//!   which era such a server speaks. `calls`: what becomes of each message of one of the later era.
+//! - `source`: [`EitherEra`], a source whose server speaks one of both. `server`: which era such a server
+//!   speaks. `calls`: what becomes of each message of one of the later era.
 //!   `subscriptions`: how it tells what has changed.
 //! - `host`: [`for_modern_host`], the pipe of a bundle for a host of the later era.
 //! - `between`: what carries the messages of both.
@@ -29,9 +29,8 @@ use mcp_sessiond_jsonrpc::object::{Object, raw};
 use mcp_sessiond_jsonrpc::owned::{Id, Message, Outcome};
 use serde_json::value::RawValue;
 
-pub use between::{Out, Translation};
+use between::Out;
 pub use host::{ServerOf, for_modern_host, is_of_modern_host};
-pub use server::ServerTranslation;
 pub use source::EitherEra;
 
 /// What ids of ours begin with at a server, and those of its questions.

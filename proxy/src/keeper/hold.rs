@@ -486,8 +486,7 @@ impl Keeper {
             .filter(|_| self.input_over.is_none())
             .and_then(|backend| backend.closed_since)
             .map(|since| since + SETTLED);
-        let shared = self.sharing.as_ref().and_then(Sharing::deadline);
-        let due = [relay, lonely, mute, self.trim_at, self.look_due(), shared];
+        let due = [relay, lonely, mute, self.trim_at, self.look_due()];
         due.into_iter().flatten().min()
     }
 

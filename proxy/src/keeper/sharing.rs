@@ -13,10 +13,8 @@ mod losses;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use mcp_sessiond_bundle::modern::{Out, ServerTranslation, Translation as _};
 use mcp_sessiond_proto::LossId;
 use mcp_sessiond_proto::backends::frame::Kind;
 use mcp_sessiond_proto::backends::{Attached, Join, KeeperReply, SharedUse};
@@ -76,8 +74,6 @@ struct Client {
 /// The clients of a backend.
 pub(super) struct Sharing {
     multiplexer: Multiplexer,
-    /// What clients say is of one era, and the backend's is another one, perhaps.
-    translation: ServerTranslation,
     losses: Losses,
     clients: BTreeMap<u64, Client>,
     /// The number of the latest client.
@@ -103,7 +99,6 @@ impl Sharing {
         }
         Self {
             multiplexer: Multiplexer::default(),
-            translation: ServerTranslation::new(Arc::default()),
             losses,
             clients: BTreeMap::new(),
             latest: 0,
@@ -187,33 +182,8 @@ impl Sharing {
     }
 
     /// Hands a line of the relay's to whom it is for.
-    pub(super) fn hand_out(&mut self, line: Bytes, now: u64) {
-        let out = self.translation.on_server(line, Instant::now());
-        self.sort(out, now);
-    }
-
-    /// When there is something to do without a line.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.translation.deadline()
-    }
-
-    /// It is as late as the [`deadline`](Self::deadline), perhaps.
-    pub(super) fn on_time(&mut self, now: u64) {
-        let out = self.translation.on_time(Instant::now());
-        self.sort(out, now);
-    }
-
-    /// Puts translated lines where they belong.
-    fn sort(&mut self, out: Vec<Out>, now: u64) {
-        for line in out {
-            match line {
-                Out::Server(line) => {
-                    self.backlog += line.len();
-                    self.waiting.push_back(line);
-                }
-                Out::Host(line) => self.multiplexer.from_server(&line, now),
-            }
-        }
+    pub(super) fn hand_out(&mut self, line: &Bytes, now: u64) {
+        self.multiplexer.from_server(line, now);
     }
 
     /// Carries out what the multiplexer wants.
@@ -226,8 +196,8 @@ impl Sharing {
             for effect in effects {
                 match effect {
                     Effect::ToServer(line) => {
-                        let out = self.translation.on_host(line, Instant::now());
-                        self.sort(out, now);
+                        self.backlog += line.len();
+                        self.waiting.push_back(line);
                     }
                     Effect::ToClient(client, line) => {
                         let writer = self.clients.get(&client).map(|client| &client.writer);
@@ -384,7 +354,7 @@ mod tests {
 
     fn answer(sharing: &mut Sharing, id: &Value, result: &Value) {
         let answer = line(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
-        sharing.hand_out(answer, 0);
+        sharing.hand_out(&answer, 0);
         sharing.apply(0);
     }
 

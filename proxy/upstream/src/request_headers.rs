@@ -3,7 +3,7 @@
 //! Streamable HTTP, "Request headers" and "Custom Headers from Tool Parameters").
 
 use std::cell::OnceCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base64::Engine as _;
@@ -150,8 +150,8 @@ pub(super) struct RequestHeaders(Mutex<Known>);
 struct Known {
     /// Whether the host has made a request of this era, and has not begun a session since.
     is_modern: bool,
-    /// Requests for `tools/list` that are not answered.
-    listing: BTreeSet<Id>,
+    /// Requests for `tools/list` that are not answered, and whether each is for the first page.
+    listing: BTreeMap<Id, bool>,
     /// By tool.
     repeated: HashMap<String, Vec<RepeatedParam>>,
 }
@@ -207,7 +207,10 @@ impl RequestHeaders {
             headers.insert(NAME, value);
         }
         match &**method {
-            "tools/list" => drop(known.listing.insert(normal(id))),
+            "tools/list" => {
+                let is_first = params?.member("cursor").is_none();
+                known.listing.insert(normal(id), is_first);
+            }
             "tools/call" => {
                 let repeated = name.and_then(|name| known.repeated.get(&name));
                 let arguments = params.and_then(|params| params.member("arguments")?.read());
@@ -236,15 +239,18 @@ impl RequestHeaders {
         let Kind::Answer { id, .. } = message.kind else {
             return;
         };
-        if !known.listing.remove(&normal(id)) {
+        let Some(is_first) = known.listing.remove(&normal(id)) else {
             return;
+        };
+        if is_first {
+            known.repeated.clear();
         }
         let tools = message.result().and_then(|result| result.member("tools"));
         let tools: Vec<Tool> = tools.and_then(|tools| tools.read()).unwrap_or_default();
         for Tool { name, input_schema } in tools {
-            match RepeatedParam::of(&input_schema) {
-                repeated if repeated.is_empty() => drop(known.repeated.remove(&name)),
-                repeated => drop(known.repeated.insert(name, repeated)),
+            let repeated = RepeatedParam::of(&input_schema);
+            if !repeated.is_empty() {
+                known.repeated.insert(name, repeated);
             }
         }
     }

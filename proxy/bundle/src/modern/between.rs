@@ -13,7 +13,7 @@ use crate::pipe::{Pipe, Receipt, TrackedLine, WAITING};
 
 /// A line, and where it goes.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Out {
+pub(super) enum Out {
     /// To the server.
     Server(Bytes),
     /// To the host.
@@ -21,7 +21,7 @@ pub enum Out {
 }
 
 /// What becomes of lines, without I/O.
-pub trait Translation: Send + 'static {
+pub(super) trait Translation: Send + 'static {
     /// The host's end has sent a line.
     fn on_host(&mut self, line: Bytes, now: Instant) -> Vec<Out>;
 

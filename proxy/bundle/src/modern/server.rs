@@ -24,7 +24,7 @@ use super::{OWN, VERSION, answer, meta, one, with_envelope};
 const DISCOVER_WAIT: Duration = Duration::from_secs(5);
 
 /// What is between a bundle and a server.
-pub struct ServerTranslation {
+pub(super) struct ServerTranslation {
     phase: Phase,
     /// Whether the server is asked by `server/discover` first: one of its kind has ended on an
     /// `initialize`.
@@ -155,7 +155,7 @@ impl Translation for ServerTranslation {
 impl ServerTranslation {
     /// For a server of either era. `discovers`: whether it is asked by `server/discover` first; the next
     /// one of its kind is asked by the other where it has ended on what it was asked by.
-    pub fn new(discovers: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(discovers: Arc<AtomicBool>) -> Self {
         let phase = Phase::Waiting;
         Self { phase, discovers }
     }

@@ -76,7 +76,6 @@ impl Keeper {
             return;
         };
         let was_alone = sharing.is_alone();
-        sharing.on_time(now);
         loop {
             sharing.apply(now);
             let mut has_moved = false;
@@ -87,7 +86,7 @@ impl Keeper {
                 has_moved = true;
             }
             while let Some(line) = self.relay.pull_front() {
-                sharing.hand_out(line, now);
+                sharing.hand_out(&line, now);
                 has_moved = true;
             }
             if !has_moved {
