@@ -221,12 +221,12 @@ impl Modern {
     }
 
     /// The result of a call.
-    fn call(&mut self, tool: &str, arguments: Value) -> Value {
+    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
         self.ask("tools/call", json!({"name": tool, "arguments": arguments}))["result"].clone()
     }
 
     fn count(&mut self, tool: &str) -> String {
-        let said = self.call(tool, json!({}));
+        let said = self.call(tool, &json!({}));
         assert_eq!(said["resultType"], "complete");
         said["content"][0]["text"].as_str().expect("a text").into()
     }
@@ -294,7 +294,7 @@ fn a_host_of_the_later_era_gets_both() {
     ] {
         let told = host.0.said(|message| message["method"] == method);
         assert_eq!(told["params"]["_meta"][id], listening);
-        host.call("change", json!({}));
+        host.call("change", &json!({}));
     }
 
     let other = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "2027-01-01"}});

@@ -126,7 +126,9 @@ impl Translation for HostTranslation {
             return vec![Out::Server(line)];
         };
         match message {
-            Message::Request { id, method, params } => self.host_requests(id, method, params),
+            Message::Request { id, method, params } => {
+                self.host_requests(id, method, params.as_deref())
+            }
             Message::Notification { method, params } if method == "notifications/cancelled" => {
                 self.host_cancels(params.as_deref().and_then(Object::read).unwrap_or_default())
             }
@@ -140,7 +142,7 @@ impl Translation for HostTranslation {
         match one(&line) {
             Some(Message::Answer { id, outcome }) => self.bundle_answers(&id, outcome),
             Some(Message::Request { id, method, params }) => self.bundle_asks(id, &method, params),
-            Some(Message::Notification { method, params }) => self.bundle_notes(method, params),
+            Some(Message::Notification { method, params }) => self.bundle_notes(&method, params),
             None => vec![Out::Host(line)],
         }
     }
@@ -186,8 +188,8 @@ impl HostTranslation {
         Out::Server(asked.write())
     }
 
-    fn host_requests(&mut self, id: Id, method: String, params: Option<Box<RawValue>>) -> Vec<Out> {
-        let mut params = params.as_deref().and_then(Object::read).unwrap_or_default();
+    fn host_requests(&mut self, id: Id, method: String, params: Option<&RawValue>) -> Vec<Out> {
+        let mut params = params.and_then(Object::read).unwrap_or_default();
         let mut meta = params.object("_meta").unwrap_or_default();
         if let Err(error) = checked(&method, meta.text(meta::VERSION)) {
             return vec![answer(&id, Err(error))];
@@ -461,19 +463,19 @@ impl HostTranslation {
         out
     }
 
-    fn bundle_notes(&mut self, method: String, params: Option<Box<RawValue>>) -> Vec<Out> {
+    fn bundle_notes(&mut self, method: &str, params: Option<Box<RawValue>>) -> Vec<Out> {
         let note = |params| {
-            let method = method.clone();
+            let method = method.to_owned();
             Out::Host(Message::Notification { method, params }.write())
         };
         let read = || params.as_deref().and_then(Object::read).unwrap_or_default();
-        let wants = |filter: &Filter| match &*method {
+        let wants = |filter: &Filter| match method {
             "notifications/resources/updated" => read()
                 .text("uri")
                 .is_some_and(|uri| filter.uris.contains(&uri)),
-            _ => filter.lists.contains(&*method),
+            _ => filter.lists.contains(method),
         };
-        match &*method {
+        match method {
             "notifications/cancelled" => {
                 let id = read().get("requestId").and_then(Id::read);
                 for call in &mut self.calls {
@@ -485,7 +487,7 @@ impl HostTranslation {
             // Nobody has asked for it.
             "notifications/message" if self.level.is_none() => Vec::new(),
             "notifications/resources/updated" => self.tell_listeners(wants, read, note),
-            _ if is_change(&method) => self.tell_listeners(wants, read, note),
+            _ if is_change(method) => self.tell_listeners(wants, read, note),
             _ => vec![note(params)],
         }
     }

@@ -117,7 +117,7 @@ impl Translation for ServerTranslation {
                 }
             }
             Phase::Discovering { .. } => match answer_to(&discover_id(), &line) {
-                Some(outcome) => self.discovered(outcome.ok(), now),
+                Some(outcome) => self.discovered(outcome.ok().as_deref(), now),
                 None => vec![Out::Host(line)],
             },
             Phase::Modern(modern) => modern.on_server(line, now),
@@ -187,7 +187,7 @@ impl ServerTranslation {
     }
 
     /// The server has answered `server/discover`. None: with an error, or not in time.
-    fn discovered(&mut self, result: Option<Box<RawValue>>, now: Instant) -> Vec<Out> {
+    fn discovered(&mut self, result: Option<&RawValue>, now: Instant) -> Vec<Out> {
         let former = std::mem::replace(&mut self.phase, Phase::Older);
         let Phase::Discovering {
             handshake,
@@ -199,7 +199,7 @@ impl ServerTranslation {
             self.phase = former;
             return Vec::new();
         };
-        let result = result.as_deref().and_then(Object::read);
+        let result = result.and_then(Object::read);
         let mut out = Vec::new();
         match (result.filter(is_modern), refusal) {
             (Some(result), _) => {
