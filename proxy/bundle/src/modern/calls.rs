@@ -381,7 +381,7 @@ impl ModernServer {
 }
 
 /// What is said of a call that a former front has made.
-const UNKNOWN_CALL: &str = "the server has asked for input during this call, and the front that has made the call is gone; \
+const UNKNOWN_CALL: &str = "the server has asked for input during this call, and the process that has made the call is gone; \
                             it is not known what the server has done";
 
 const GONE: &str = "the server has asked for input during this call, and has ended since: the outcome of this call is unknown";
