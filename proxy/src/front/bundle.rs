@@ -159,6 +159,10 @@ impl fmt::Debug for dyn List {
 /// would leave a server that ended without a word.
 const SAID_WITHIN: Duration = Duration::from_millis(500);
 
+/// How long the daemon may take to say what is known of a host that probes, and to be told. It may have to
+/// be started, which the session needs as well.
+const FACTS_WAIT: Duration = Duration::from_millis(500);
+
 /// What the servers are together, for people.
 const DISPLAY_NAME: &str = "all servers of servers.json";
 
@@ -234,7 +238,7 @@ fn serve_host(
         FirstLine::Closed => return Ok(ExitCode::SUCCESS),
         FirstLine::Read(client) => {
             let server = digest_of_list(client.as_ref());
-            let facts = || ServerFacts::new(options.clone(), server.clone());
+            let facts = || ServerFacts::within(FACTS_WAIT, options.clone(), server.clone());
             let (input, lines) = (&mut front.input, &mut front.lines);
             let opening = probe::answer(client, ProbePolicy::Translated, &facts, input, lines);
             match runtime.block_on(opening) {
