@@ -30,6 +30,9 @@ const PROTOCOL: &str = "2025-11-25";
 /// The one that is spoken with a server that refuses that: each of its requests says so.
 const MODERN: &str = "2026-07-28";
 
+/// How long a server that has refused `initialize` may take to answer `server/discover`.
+const DISCOVER_WAIT: Duration = Duration::from_secs(5);
+
 /// How long the front may take to leave, before it is killed.
 const LEAVE: Duration = Duration::from_secs(2);
 
@@ -201,8 +204,20 @@ impl McpClient {
     /// Whether the server speaks the version that has no `initialize`, which is spoken from then on.
     async fn discovers(&mut self) -> Result<bool, CallFailure> {
         self.is_modern = true;
-        let discovered = self.request("server/discover", json!({})).await?;
-        let versions = discovered.unwrap_or_default()["supportedVersions"].take();
+        let until = self.until;
+        self.until = until.min(Instant::now() + DISCOVER_WAIT);
+        let discovered = match self.request("server/discover", json!({})).await {
+            Ok(discovered) => discovered.unwrap_or_default(),
+            // The user has ended it.
+            Err(failure) if failure.sentence.is_none() => return Err(failure),
+            // What it has said before is why it can't be used.
+            Err(_) => Value::Null,
+        };
+        self.until = until;
+        let versions = discovered
+            .get("supportedVersions")
+            .cloned()
+            .unwrap_or_default();
         let versions = versions.as_array().map_or(&[][..], Vec::as_slice);
         self.is_modern = versions.iter().any(|version| version == MODERN);
         Ok(self.is_modern)
@@ -257,7 +272,10 @@ impl McpClient {
         let result = self.request("tools/call", parameters).await?;
         let result = result.map_err(|error| CallFailure::new(DATA_ERROR, self.sentence(&error)))?;
         if result["resultType"] == "input_required" {
-            let sentence = format!("{}: the tool wants to ask its user something", self.name);
+            let sentence = format!(
+                "{}: the tool wants to ask its user something, which `mcp-sessiond call` can't do; call it from a host",
+                self.name
+            );
             return Err(CallFailure::new(DATA_ERROR, sentence));
         }
         Ok(result)

@@ -178,6 +178,17 @@ fn a_server_of_mcp_2026_07_28_is_spoken_to_in_that_version() {
 }
 
 #[test]
+fn what_a_server_has_said_before_it_ended_is_why_it_can_t_be_used() {
+    let refuses = r#"read -r line; id=${line#*\"id\":}; id=${id%%,*}
+        printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no API key"}}\n' "$id""#;
+    let world = listing(&json!({"keyless": {"command": "sh", "args": ["-c", refuses]}}));
+    let _daemon = world.daemon();
+    let (code, _, errors) = run(&world, &["call", "keyless", "increment"]);
+    assert_eq!(code, Some(69), "{errors}");
+    assert!(errors.contains("no API key"), "{errors}");
+}
+
+#[test]
 fn a_shared_server_is_joined() {
     let world = listing(&json!({"counter": entry(&json!({"shared": true}))}));
     let _daemon = world.daemon();

@@ -25,6 +25,8 @@ mod subscriptions;
 mod tests;
 
 use bytes::Bytes;
+use mcp_sessiond_jsonrpc::code;
+use mcp_sessiond_jsonrpc::error::RpcError;
 use mcp_sessiond_jsonrpc::object::{Object, raw};
 use mcp_sessiond_jsonrpc::owned::{Id, Message, Outcome};
 use serde_json::value::RawValue;
@@ -70,6 +72,14 @@ fn one(line: &[u8]) -> Option<Message> {
 fn answer(id: &Id, outcome: Outcome) -> Out {
     let id = id.clone();
     Out::Host(Message::Answer { id, outcome }.write())
+}
+
+/// The error of a call of which nobody knows any more what has become of it: why.
+fn unknown(why: &str) -> RpcError {
+    RpcError {
+        data: Some(raw(&serde_json::json!({"outcome": "unknown"}))),
+        ..RpcError::new(code::CONNECTION, why)
+    }
 }
 
 fn empty() -> Box<RawValue> {

@@ -157,12 +157,14 @@ struct Known {
 }
 
 /// A tool in the answer to `tools/list`.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Tool {
-    name: String,
+pub struct ListedTool {
+    /// Its name.
+    pub name: String,
+    /// The schema of its arguments.
     #[serde(default)]
-    input_schema: Value,
+    pub input_schema: Value,
 }
 
 impl RequestHeaders {
@@ -246,8 +248,8 @@ impl RequestHeaders {
             known.repeated.clear();
         }
         let tools = message.result().and_then(|result| result.member("tools"));
-        let tools: Vec<Tool> = tools.and_then(|tools| tools.read()).unwrap_or_default();
-        for Tool { name, input_schema } in tools {
+        let tools: Vec<ListedTool> = tools.and_then(|tools| tools.read()).unwrap_or_default();
+        for ListedTool { name, input_schema } in tools {
             let repeated = RepeatedParam::of(&input_schema);
             if !repeated.is_empty() {
                 known.repeated.insert(name, repeated);

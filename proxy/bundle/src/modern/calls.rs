@@ -7,14 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use mcp_sessiond_jsonrpc::code;
 use mcp_sessiond_jsonrpc::error::RpcError;
-use mcp_sessiond_jsonrpc::object::{Object, raw};
+use mcp_sessiond_jsonrpc::object::Object;
 use mcp_sessiond_jsonrpc::owned::{Id, Message, Outcome};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::between::Out;
 use super::subscriptions::{Ended, LISTEN, Subscriptions};
-use super::{OWN, answer, cancel, empty, meta, with_envelope};
+use super::{OWN, answer, cancel, empty, meta, unknown, with_envelope};
 
 /// How often a call is made again because the server wants to know something more: a server that
 /// never has enough is not asked for ever.
@@ -247,8 +247,7 @@ impl ModernServer {
         match asked_by(&id) {
             Some((nonce, _)) if nonce == self.nonce => Vec::new(),
             Some((_, call)) => {
-                let error = RpcError::new(code::CONNECTION, UNKNOWN_CALL);
-                vec![answer(&call, Err(error))]
+                vec![answer(&call, Err(unknown(UNKNOWN_CALL)))]
             }
             None => vec![Out::Server(Message::Answer { id, outcome }.write())],
         }
@@ -317,7 +316,7 @@ impl ModernServer {
             // Of a front before this one, or of a call that was cancelled.
             let outcome = match input {
                 Ok(Input::None) | Err(_) => outcome,
-                Ok(_) => Err(RpcError::new(code::CONNECTION, UNKNOWN_CALL)),
+                Ok(_) => Err(unknown(UNKNOWN_CALL)),
             };
             return vec![answer(&first_round(id), outcome)];
         };
@@ -368,14 +367,9 @@ impl ModernServer {
     fn server_is_another(&mut self) -> Vec<Out> {
         let asked = self.calls.iter().filter(|(_, call)| call.wanted.is_some());
         let asked: Vec<Id> = asked.map(|(id, _)| id.clone()).collect();
-        let data = raw(&serde_json::json!({"outcome": "unknown"}));
-        let error = RpcError {
-            data: Some(data),
-            ..RpcError::new(code::CONNECTION, GONE)
-        };
         asked
             .iter()
-            .flat_map(|id| self.fail(id, error.clone()))
+            .flat_map(|id| self.fail(id, unknown(GONE)))
             .collect()
     }
 }

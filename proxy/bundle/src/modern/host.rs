@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::between::{Out, Translation, translated};
 use super::calls::asked_by;
-use super::{VERSION, answer, cancel, empty, meta, one, with_envelope};
+use super::{VERSION, answer, cancel, empty, meta, one, unknown, with_envelope};
 use crate::backend::VERSIONS;
 use crate::call::{List, Target};
 use crate::pipe::Pipe;
@@ -276,10 +276,7 @@ impl HostTranslation {
         let is_it =
             |call: &Call| matches!(&call.state, State::Asked { state: its, .. } if its == state);
         let Some(at) = self.calls.iter().position(is_it) else {
-            return vec![answer(
-                id,
-                Err(RpcError::new(code::CONNECTION, UNKNOWN_STATE)),
-            )];
+            return vec![answer(id, Err(unknown(UNKNOWN_STATE)))];
         };
         let waited = State::Waited { host: id.clone() };
         let State::Asked {
@@ -335,7 +332,7 @@ impl HostTranslation {
             return Vec::new();
         };
         if let Some(filter) = self.listening.remove(&wanted) {
-            return self.unsubscribe(&filter.uris);
+            return self.tell_servers("resources/unsubscribe", &filter.uris);
         }
         let is_its =
             |call: &Call| matches!(&call.state, State::Waited { host, .. } if *host == wanted);
@@ -525,18 +522,7 @@ impl HostTranslation {
             lists: lists.map(|list| list.changed()).collect(),
             uris,
         };
-        let mut subscribing: Vec<Out> = Vec::new();
-        for uri in &filter.uris {
-            if !self
-                .listening
-                .values()
-                .any(|other| other.uris.contains(uri))
-            {
-                let mut params = Object::default();
-                params.set_text("uri", uri);
-                subscribing.push(self.own("resources/subscribe", &params));
-            }
-        }
+        let subscribing = self.tell_servers("resources/subscribe", &filter.uris);
         let mut params = Object::default();
         params.set("notifications", wanted.write());
         with_envelope(&mut params, &[(meta::SUBSCRIPTION, id.raw())]);
@@ -550,24 +536,20 @@ impl HostTranslation {
         out
     }
 
-    fn unsubscribe(&mut self, uris: &BTreeSet<String>) -> Vec<Out> {
-        let mut out = Vec::new();
-        for uri in uris {
-            if !self
-                .listening
-                .values()
-                .any(|other| other.uris.contains(uri))
-            {
-                let mut params = Object::default();
-                params.set_text("uri", uri);
-                out.push(self.own("resources/unsubscribe", &params));
-            }
-        }
-        out
+    /// Tells the bundle this of each URI that no subscription has.
+    fn tell_servers(&mut self, method: &str, uris: &BTreeSet<String>) -> Vec<Out> {
+        let has = |uri: &&String| self.listening.values().any(|one| one.uris.contains(*uri));
+        let alone: Vec<String> = uris.iter().filter(|uri| !has(uri)).cloned().collect();
+        let tell = |uri: String| {
+            let mut params = Object::default();
+            params.set_text("uri", &uri);
+            self.own(method, &params)
+        };
+        alone.into_iter().map(tell).collect()
     }
 }
 
-const UNKNOWN_STATE: &str = "this call was asked for input by a process that is gone; it is not known what the server has done";
+const UNKNOWN_STATE: &str = "the call that this goes on with was given up, or was made by a process that is gone; it is not known what the server has done";
 
 const NOT_ANSWERED: &str = "the host was asked this during a call, and has not answered it";
 

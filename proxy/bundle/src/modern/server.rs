@@ -2,7 +2,6 @@
 //! speak 2026-07-28 alone. It is asked by `initialize` first: one that speaks both is then one of
 //! 2025-11-25, and nothing of it is changed. One that refuses that is asked by `server/discover`.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -57,15 +56,6 @@ enum Phase {
 struct Handshake {
     id: Id,
     params: Option<Box<RawValue>>,
-}
-
-/// Shows nothing of what is said.
-impl fmt::Debug for ServerTranslation {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("ServerTranslation")
-            .finish_non_exhaustive()
-    }
 }
 
 impl Translation for ServerTranslation {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use axum::http::HeaderMap;
 use mcp_sessiond_client::Json;
 use mcp_sessiond_jsonrpc::message::Line;
-use mcp_sessiond_upstream::request_headers::{RepeatedParam, decoded};
+use mcp_sessiond_upstream::request_headers::{ListedTool, RepeatedParam, decoded};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -23,17 +23,9 @@ pub(super) struct Tools(HashMap<String, Vec<RepeatedParam>>);
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct List {
-    tools: Vec<Tool>,
+    tools: Vec<ListedTool>,
     #[serde(default)]
     next_cursor: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Tool {
-    name: String,
-    #[serde(default)]
-    input_schema: Value,
 }
 
 impl List {
@@ -59,7 +51,7 @@ impl Tools {
         if is_first_page && list.next_cursor.is_none() {
             self.0.clear();
         }
-        for Tool { name, input_schema } in list.tools {
+        for ListedTool { name, input_schema } in list.tools {
             self.0.insert(name, RepeatedParam::of(&input_schema));
         }
     }
