@@ -8,13 +8,14 @@ mod parts;
 pub(crate) mod selection;
 mod served;
 
+use std::collections::HashSet;
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use mcp_sessiond_client::CallError;
 use mcp_sessiond_client::{ConnectError, Connection, Directory, SessionId};
 use mcp_sessiond_daemon::config::{KnownHost, known_host};
+use mcp_sessiond_daemon::keepers;
 use mcp_sessiond_process::{self as process, PinnedProcess};
 use mcp_sessiond_proto::backends::{
     Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest,
@@ -177,6 +178,7 @@ impl Inventory {
     /// When there is no runtime directory that could be looked into.
     pub(crate) async fn read_with(names: &mut EntryNames) -> Result<Self, Failure> {
         let directory = Directory::of_user()?;
+        let listening = keepers::listening(directory.path());
         let answer = match reach(&directory).await {
             Ok((connection, _)) => backends(&connection, &directory, None)
                 .await
@@ -199,12 +201,14 @@ impl Inventory {
             ),
             None => (Vec::new(), Vec::new(), Vec::new()),
         };
-        let known: Vec<KeeperName> = seen.iter().map(|seen| seen.backend.keeper).collect();
+        let known: HashSet<KeeperName> = seen.iter().map(|seen| seen.backend.keeper).collect();
+        let unknown = listening.into_iter().filter(|name| !known.contains(name));
         let mut servers: Vec<Server> = seen.into_iter().map(Server::of_backend).collect();
         // Nobody is asked in a directory where somebody else could listen.
         match directory.check() {
             Ok(()) => {
-                servers.extend(orphans(directory.path(), &known));
+                let orphan = |name| Server::orphan(directory.path(), name);
+                servers.extend(in_parallel(unknown.collect(), orphan).into_iter().flatten());
             }
             Err(ConnectError::NotRunning { .. }) => {}
             Err(error) => return Err(error.into()),
@@ -548,13 +552,6 @@ pub(crate) async fn backends(
     }))
 }
 
-/// The keepers whose sockets are there and that are not among the known ones.
-fn orphans(directory: &Path, known: &[KeeperName]) -> Vec<Server> {
-    let unknown = mcp_sessiond_daemon::keepers::unknown(directory, known);
-    let orphan = |name| Server::orphan(directory, name);
-    in_parallel(unknown, orphan).into_iter().flatten().collect()
-}
-
 /// Does this for each, some at a time: a keeper that hangs takes its seconds, and the others do not
 /// wait for it.
 fn in_parallel<T: Send, U: Send>(all: Vec<T>, work: impl Fn(T) -> U + Sync) -> Vec<U> {
@@ -574,7 +571,7 @@ fn in_parallel<T: Send, U: Send>(all: Vec<T>, work: impl Fn(T) -> U + Sync) -> V
     done
 }
 
-/// How a keeper's backend is; else why it does not say, and whether nobody listens there.
+/// How a keeper's backend is; else why it does not say, and whether it does not listen yet or ends.
 pub(crate) fn keeper_status(socket: &Path) -> (Option<BackendStatus>, Option<String>, bool) {
     match dial(socket, &KeeperRequest::Status {}) {
         Ok(Dialled {
@@ -582,10 +579,6 @@ pub(crate) fn keeper_status(socket: &Path) -> (Option<BackendStatus>, Option<Str
             ..
         }) => (Some(*status), None, false),
         Ok(_) => (None, Some(DialError::Answer.to_string()), false),
-        Err(error) => {
-            let is_leaving = matches!(&error, DialError::Io(error)
-                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused));
-            (None, Some(error.to_string()), is_leaving)
-        }
+        Err(error) => (None, Some(error.to_string()), error.is_end()),
     }
 }

@@ -19,14 +19,16 @@ use mcp_sessiond_proto::paths;
 const ASK_WAIT: Duration = Duration::from_secs(2);
 const STOPPED_WAIT: Duration = Duration::from_millis(250);
 
-/// The keepers in a runtime directory that have a socket there and are none of these.
-pub fn unknown(directory: &Path, known: &[KeeperName]) -> Vec<KeeperName> {
+/// The keepers that have a socket in a runtime directory. A keeper registers before it listens, so
+/// whoever wants to know which of them are not on record looks here first, and at the records then.
+pub fn listening(directory: &Path) -> Vec<KeeperName> {
     let found = std::fs::read_dir(paths::keepers(directory))
         .into_iter()
         .flatten()
         .flatten();
-    let names = found.filter_map(|entry| entry.file_name().to_str()?.parse::<KeeperName>().ok());
-    names.filter(|name| !known.contains(name)).collect()
+    found
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
 }
 
 /// Whoever listens on a keeper's socket: a process of this user's that leads a session of

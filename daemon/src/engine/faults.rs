@@ -33,9 +33,11 @@ impl Engine {
 
     /// The keepers that have a socket and are not on record.
     pub fn unrecorded_keepers(&self) -> Vec<KeeperName> {
-        let known: Vec<KeeperName> =
+        let mut listening = keepers::listening(self.directory.path());
+        let known: HashSet<KeeperName> =
             self.look(|registry| registry.keepers().map(|keeper| keeper.name).collect());
-        keepers::unknown(self.directory.path(), &known)
+        listening.retain(|name| !known.contains(name));
+        listening
     }
 
     /// So many keepers that were not on record have been ended, and nobody has claimed anything

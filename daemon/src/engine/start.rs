@@ -76,12 +76,13 @@ fn adopt(
     records: &mut Records,
     ledger: &mut Ledger,
 ) -> (usize, bool) {
-    let known: Vec<KeeperName> = records
+    let mut unknown = keepers::listening(directory);
+    let known: HashSet<KeeperName> = records
         .keepers
         .values()
         .map(|(_, keeper)| keeper.name)
         .collect();
-    let unknown = keepers::unknown(directory, &known);
+    unknown.retain(|name| !known.contains(name));
     let (adopted, is_unknown) = super::adopt::adopt(directory, &unknown, config, records);
     let mut save = |record| ledger.record(Effect::Save(record));
     for session in adopted.iter().filter_map(|id| records.sessions.get(id)) {

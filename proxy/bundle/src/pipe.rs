@@ -41,6 +41,12 @@ impl Receipt {
         }
     }
 
+    /// The same for a message that comes once.
+    #[must_use]
+    pub(crate) fn unmarked(self) -> Self {
+        Self { mark: None, ..self }
+    }
+
     /// For a message that comes once, whatever becomes of it.
     pub fn none() -> Self {
         Self::default()

@@ -51,6 +51,23 @@ pub enum DialError {
     },
 }
 
+impl DialError {
+    /// Whether the keeper does not listen yet, has exited, or just exits.
+    pub fn is_end(&self) -> bool {
+        use io::ErrorKind::{
+            BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof,
+        };
+        match self {
+            Self::Gone => true,
+            Self::Io(error) => matches!(
+                error.kind(),
+                NotFound | ConnectionRefused | ConnectionReset | BrokenPipe | UnexpectedEof
+            ),
+            _ => false,
+        }
+    }
+}
+
 impl From<io::Error> for DialError {
     fn from(error: io::Error) -> Self {
         match error.kind() {

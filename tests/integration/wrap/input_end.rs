@@ -156,17 +156,23 @@ fn a_front_ends_in_time_with_lines_that_a_stopped_server_does_not_read() {
         signal(pid, Signal::SIGSTOP);
         fill(&mut client, 1 << 16);
         client.pipe.close();
-        assert_eq!(client.pipe.wait().code(), Some(75), "{way:?}");
+        let code = client.pipe.wait().code();
+        assert_eq!(code, Some(75), "{way:?}: {}", client.pipe.errors.text());
         signal(pid, Signal::SIGCONT);
         stop(&world, way);
     }
 }
 
-/// Writes requests with so many bytes of text until nobody reads them any more.
+/// So many bytes a pipe takes that nobody reads: `pipe(7)`.
+const PIPE_BYTES: usize = 1 << 16;
+
+/// Writes requests with so many bytes of text until nobody reads them any more. At least one of them
+/// was read whole.
 pub(super) fn fill(client: &mut Client<Front>, bytes: usize) {
     let mut input = client.pipe.input();
     fcntl(&input, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("set");
     let text = "x".repeat(bytes);
+    let mut taken = 0;
     for id in 1_000_u32.. {
         let params = json!({"name": "echo", "arguments": {"text": text}});
         let request = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
@@ -174,11 +180,15 @@ pub(super) fn fill(client: &mut Client<Front>, bytes: usize) {
         let mut left = line.as_bytes();
         while !left.is_empty() {
             match input.write(left) {
-                Ok(written) => left = &left[written..],
+                Ok(written) => {
+                    taken += written;
+                    left = &left[written..];
+                }
                 Err(_) => {
                     let mut awaited = [PollFd::new(input.as_fd(), PollFlags::POLLOUT)];
                     // Nothing tells that nobody reads.
-                    if poll(&mut awaited, PollTimeout::from(500_u16)).expect("polled") == 0 {
+                    let full = poll(&mut awaited, PollTimeout::from(500_u16)).expect("polled") == 0;
+                    if full && taken > PIPE_BYTES + line.len() {
                         return;
                     }
                 }

@@ -18,6 +18,10 @@ pub(super) enum Out {
     Server(Bytes),
     /// To the host.
     Host(Bytes),
+    /// To the host: a question that was made of the server's answer to a call. Where that comes again,
+    /// to a process that has not made the call, something else is made of it, so this is not stored
+    /// as what the server has said.
+    Question(Bytes),
 }
 
 /// What becomes of lines, without I/O.
@@ -116,10 +120,10 @@ async fn forward_host<T: Translation>(
                         return;
                     }
                 }
-                (Out::Host(line), Some(host)) => {
+                (Out::Host(line) | Out::Question(line), Some(host)) => {
                     let _ = host.send(TrackedLine::once(line)).await;
                 }
-                (Out::Host(_), None) => return,
+                (Out::Host(_) | Out::Question(_), None) => return,
             }
         }
         if is_end {
@@ -174,20 +178,21 @@ impl<T: Translation> FromServer<T> {
     /// host is gone.
     async fn send(&self, out: Vec<Out>, receipt: Receipt) -> Option<()> {
         let mut receipt = Some(receipt);
-        let last = out.iter().rposition(|out| matches!(out, Out::Host(_)));
+        let last = out.iter().rposition(|out| !matches!(out, Out::Server(_)));
         for (at, out) in out.into_iter().enumerate() {
-            match out {
+            let mut own = || receipt.take_if(|_| Some(at) == last).unwrap_or_default();
+            let (line, receipt) = match out {
                 // A server that reads nothing is read nevertheless.
                 Out::Server(line) => {
                     if let Some(server) = self.server.upgrade() {
                         push(&server, line);
                     }
+                    continue;
                 }
-                Out::Host(line) => {
-                    let receipt = receipt.take_if(|_| Some(at) == last).unwrap_or_default();
-                    self.host.send(TrackedLine { line, receipt }).await.ok()?;
-                }
-            }
+                Out::Host(line) => (line, own()),
+                Out::Question(line) => (line, own().unmarked()),
+            };
+            self.host.send(TrackedLine { line, receipt }).await.ok()?;
         }
         if let Some(receipt) = receipt {
             receipt.confirm();

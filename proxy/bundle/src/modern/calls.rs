@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::between::Out;
 use super::subscriptions::{Ended, LISTEN, Subscriptions};
-use super::{OWN, answer, cancel, empty, meta, unknown, with_envelope};
+use super::{OWN, answer, cancel, empty, meta, one, unknown, with_envelope};
 
 /// How often a call is made again because the server wants to know something more: a server that
 /// never has enough is not asked for ever.
@@ -311,20 +311,15 @@ impl ModernServer {
             }
             return out;
         }
-        let input = outcome.as_ref().map(|result| Input::of(result));
         let Some(call) = self.calls.get_mut(id) else {
-            // Of a front before this one, or of a call that was cancelled.
-            let outcome = match input {
-                Ok(Input::None) | Err(_) => outcome,
-                Ok(_) => Err(unknown(UNKNOWN_CALL)),
-            };
-            return vec![answer(&first_round(id), outcome)];
+            // A call that was cancelled, or of a process before this one.
+            return vec![former_answer(id, outcome)];
         };
         // What is not of the round that is under way.
         if call.wanted.is_some() {
             return Vec::new();
         }
-        let (requests, state) = match input {
+        let (requests, state) = match outcome.as_ref().map(|result| Input::of(result)) {
             Ok(Input::Wanted(requests, state)) => (requests, state),
             Ok(Input::Malformed) => {
                 return self.fail(id, RpcError::new(code::INTERNAL, MALFORMED));
@@ -358,7 +353,7 @@ impl ModernServer {
                 method,
                 params,
             };
-            out.push(Out::Host(asked.write()));
+            out.push(Out::Question(asked.write()));
         }
         out
     }
@@ -374,7 +369,26 @@ impl ModernServer {
     }
 }
 
-/// What is said of a call that a former front has made.
+/// The answer to a call that this process has not made.
+fn former_answer(id: &Id, outcome: Outcome) -> Out {
+    let input = outcome.as_ref().map(|result| Input::of(result));
+    let outcome = match input {
+        Ok(Input::None) | Err(_) => outcome,
+        Ok(_) => Err(unknown(UNKNOWN_CALL)),
+    };
+    answer(&first_round(id), outcome)
+}
+
+/// A line of a server of which it is not known yet that it speaks 2026-07-28. It may have answered a call
+/// of a process before this one.
+pub(super) fn early(line: Bytes) -> Out {
+    match one(&line) {
+        Some(Message::Answer { id, outcome }) => former_answer(&id, outcome),
+        _ => Out::Host(line),
+    }
+}
+
+/// What is said of a call that a former process has made.
 const UNKNOWN_CALL: &str = "the server has asked for input during this call, and the process that has made the call is gone; \
                             it is not known what the server has done";
 

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::between::{Out, Translation};
-use super::calls::ModernServer;
+use super::calls::{ModernServer, early};
 use super::{OWN, VERSION, answer, meta, one, with_envelope};
 
 /// How long a server that has refused `initialize` may take to answer `server/discover`. One of the
@@ -90,10 +90,11 @@ impl Translation for ServerTranslation {
 
     fn on_server(&mut self, line: Bytes, now: Instant) -> Vec<Out> {
         match &mut self.phase {
-            Phase::Waiting | Phase::Older => vec![Out::Host(line)],
+            Phase::Older => vec![Out::Host(line)],
+            Phase::Waiting => vec![early(line)],
             Phase::Initializing(handshake) => {
                 let Some(outcome) = answer_to(&handshake.id, &line) else {
-                    return vec![Out::Host(line)];
+                    return vec![early(line)];
                 };
                 match outcome {
                     Err(error) if !error.is_not_the_servers() => {
@@ -108,7 +109,7 @@ impl Translation for ServerTranslation {
             }
             Phase::Discovering { .. } => match answer_to(&discover_id(), &line) {
                 Some(outcome) => self.discovered(outcome.ok().as_deref(), now),
-                None => vec![Out::Host(line)],
+                None => vec![early(line)],
             },
             Phase::Modern(modern) => modern.on_server(line, now),
         }

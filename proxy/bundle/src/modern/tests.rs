@@ -5,10 +5,12 @@ use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant};
 
-use super::between::{Out, Translation as _};
+use super::between::{Out, Translation as _, translated};
 use super::server::ServerTranslation;
+use crate::pipe::{End, Pipe, Receipt, TrackedLine};
 
 /// A bundle and a server, with a translation between.
 struct World {
@@ -26,7 +28,7 @@ fn sorted(out: Vec<Out>) -> (Vec<Value>, Vec<Value>) {
     for one in out {
         let (to, line) = match &one {
             Out::Server(line) => (&mut server, line),
-            Out::Host(line) => (&mut bundle, line),
+            Out::Host(line) | Out::Question(line) => (&mut bundle, line),
         };
         to.push(serde_json::from_slice(line).expect("JSON"));
     }
@@ -279,6 +281,47 @@ fn what_a_former_front_has_asked_is_told_to_be_unknown() {
     let (_, said) = world.server(&wants(&json!("mcp-sessiond/modern/round/1:5"), &["a"]));
     assert_eq!(said[0]["id"], 5);
     assert!(said[0]["error"].is_object());
+}
+
+/// A keeper has kept them, and says them before the server is asked what it speaks.
+#[test]
+fn answers_that_come_before_the_era_is_known_are_those_of_the_calls_of_a_former_process() {
+    let mut world = World::new(false);
+    for begun in [false, true] {
+        if begun {
+            world.bundle(&initialize());
+        }
+        let (_, said) = world.server(&wants(&json!(5), &["a"]));
+        assert_eq!(
+            (&said[0]["id"], &said[0]["error"]["data"]["outcome"]),
+            (&json!(5), &json!("unknown"))
+        );
+        let result = json!({"content": []});
+        let round = json!("mcp-sessiond/modern/round/1:6");
+        let (_, said) = world.server(&result_of(&round, &result));
+        assert_eq!(said, [result_of(&json!(6), &result)]);
+    }
+}
+
+/// What is stored of a line is recognised by its mark when the line comes again.
+#[tokio::test]
+async fn a_question_does_not_hide_what_its_line_is_to_the_next_process() {
+    let mut former = World::modern();
+    let asks = wants(&former.call(5)["id"], &["a"]);
+    for (world, marks) in [(former, [None]), (World::modern(), [Some("7")])] {
+        let (server, from) = mpsc::channel(1);
+        let (to, _of_bundle) = mpsc::channel(1);
+        let end = End::by_drop();
+        let mut pipe = translated(Pipe { to, from, end }, world.translation);
+        let receipt = Receipt::marked("7".to_owned(), || ());
+        let line = line(&asks);
+        server
+            .send(TrackedLine { line, receipt })
+            .await
+            .expect("read");
+        let said = pipe.from.recv().await.expect("a line");
+        assert_eq!([said.receipt.mark()], marks, "{:?}", said.line);
+    }
 }
 
 fn note(method: &str) -> Value {
