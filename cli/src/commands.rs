@@ -15,6 +15,7 @@ pub(crate) mod login;
 pub(crate) mod logout;
 pub(crate) mod logs;
 pub(crate) mod man;
+pub(crate) mod mcp;
 pub(crate) mod restart;
 pub(crate) mod run;
 #[cfg(feature = "http")]

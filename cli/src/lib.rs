@@ -59,7 +59,7 @@ use std::process::ExitCode;
 use clap::{Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use self::commands::{
-    call, completions, debug, demo, doctor, import, install, keep, logs, man, restart, run,
+    call, completions, debug, demo, doctor, import, install, keep, logs, man, mcp, restart, run,
     session, setup, share, state, status, stop, stream, task, token, wrap,
 };
 #[cfg(feature = "http")]
@@ -131,6 +131,8 @@ enum Verb {
     Debug(debug::Arguments),
     /// Run the daemon in the foreground
     Run(run::Arguments),
+    /// Let the model look after the servers of its host: an MCP server
+    Mcp(mcp::Arguments),
     /// Print the completions of a shell
     Completions(completions::Arguments),
     /// Print the manual page, or write those of all verbs
@@ -195,6 +197,7 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "http")]
         Verb::Logout(arguments) => logout::run(&arguments),
         Verb::Keep(arguments) => keep::run(arguments),
+        Verb::Mcp(arguments) => mcp::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),
         Verb::Man(arguments) => man::run(&arguments, Cli::command()),
         Verb::Doctor(arguments) => doctor::run(&arguments),
@@ -242,7 +245,10 @@ const HELP_TOPICS: [(&str, Group); 2] = [
     ),
     (
         "more",
-        ("Seldom needed", &["logout", "run", "completions", "man"]),
+        (
+            "Seldom needed",
+            &["mcp", "logout", "run", "completions", "man"],
+        ),
     ),
 ];
 

@@ -45,10 +45,10 @@ def added_url(world, url, token=None):
     return env
 
 
-def prompt(world, env, steps):
+def prompt(world, env, steps, *allowed):
     """One `claude -p`, which holds its prompt until its servers have started: by default it asks the model without those that take longer."""
     env = {**env, "MCP_CONNECTION_NONBLOCKING": "0"}
-    return world.finish([CLAUDE, "-p", f"STEPS: {steps}", "--allowedTools", "mcp__counter__count"], env=env)
+    return world.finish([CLAUDE, "-p", f"STEPS: {steps}", "--allowedTools", "mcp__counter__count", *allowed], env=env)
 
 
 def print_mode(world):
@@ -60,6 +60,14 @@ def print_mode(world):
     prompt(world, env, "two count")
     world.counts([1], "two", "another process is another host")
     world.lives(0, "after the end of the host")
+
+
+def helps_itself(world):
+    """A server hangs. The model has it restarted by a tool call, and the conversation goes on."""
+    env = {**added(world), "MCP_TOOL_TIMEOUT": "5000"}
+    code, said = world.finish([CLAUDE, "mcp", "add", "mcp-sessiond", "--", *world.program("mcp")], env=env)
+    world.check("`claude mcp add mcp-sessiond -- mcp-sessiond mcp` takes the control server", code == 0, said)
+    world.restarts_itself(lambda: prompt(world, env, "one count hang count list logs restart count", "mcp__mcp-sessiond"))
 
 
 def lazy(world):
@@ -432,7 +440,7 @@ def observed(world):
 
 
 OVER_HTTP = over_http.Host(added_url, Session, deletes=False, is_modern=True)
-SCENARIOS = [print_mode, lazy, alone, killed("front"), killed("daemon"), killed("front", "daemon"), interactive_reconnect, interactive_kills,
+SCENARIOS = [print_mode, helps_itself, lazy, alone, killed("front"), killed("daemon"), killed("front", "daemon"), interactive_reconnect, interactive_kills,
              clear, keeper_lost, two_hosts, *entry_points.windows(windows), two_conversations, shared, six_in_a_row, project_scope, set_up,
              *subagents.scenarios(helping, *DELEGATING, too_soon=0.3), *over_http.scenarios(OVER_HTTP)]
 OBSERVED = [observed, subagents.observed(helping, *DELEGATING), over_http.observed(OVER_HTTP)]

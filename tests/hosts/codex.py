@@ -229,6 +229,15 @@ def exec_mode(world):
     world.lives(0, "after the end of the host")
 
 
+def helps_itself(world):
+    """A server hangs. The model has it restarted by a tool call, and the conversation goes on."""
+    env = added(world)
+    code, said = world.finish([CODEX, "mcp", "add", "mcp-sessiond", "--", *world.program("mcp")], env=env)
+    world.check("`codex mcp add mcp-sessiond -- mcp-sessiond mcp` takes the control server", code == 0, said)
+    words = [CODEX, "exec", "--skip-git-repo-check", "-c", "mcp_servers.counter.tool_timeout_sec=5"]
+    world.restarts_itself(lambda: world.finish([*words, "STEPS: one count hang count list logs restart count"], env=env))
+
+
 def observed(world):
     """What it does to a server that is not wrapped and ends by no signal but SIGKILL."""
     app = AppServer(world, added(world, *world.server("--stubborn")))
@@ -260,5 +269,5 @@ def observed(world):
 
 OVER_HTTP = over_http.Host(added_url, Thread, deletes=True)
 SCENARIOS = [threads_overlap, *entry_points.windows(windows), threads_in_turn, threads_begun_at_once, fork, reload, killed("front"), killed("daemon"),
-             killed("front", "daemon"), exec_mode, *over_http.scenarios(OVER_HTTP)]
+             killed("front", "daemon"), exec_mode, helps_itself, *over_http.scenarios(OVER_HTTP)]
 OBSERVED = [observed, over_http.observed(OVER_HTTP)]

@@ -143,7 +143,7 @@ class World:
         return [PYTHON, str(HERE / "counter.py"), str(self.journal_path), *arguments]
 
     def wrapped(self, *arguments, options=(), bare=False, entry="wrap"):
-        """The command of the wrapped counter. Hosts pass few variables, so `env` does it. `bare` leaves the `--` out. `entry` is the way to it:
+        """The command of the wrapped counter. `bare` leaves the `--` out. `entry` is the way to it:
         one of ENTRIES, `name` or `shared`."""
         return self.wrapping(self.server(*arguments), options, bare, entry)
 
@@ -151,7 +151,7 @@ class World:
         """The same of any command, under this name."""
         entry = "all" if entry == "wrap" and "HOSTS_ALL" in os.environ else entry
         options = [*options, "--name", name] if entry == "name" else options
-        own = ["env", f"MCP_SESSIOND_DIR={self.run}", f"MCP_SESSIOND_CONFIG={self.config_path}", str(PROGRAM), "wrap", *options]
+        own = self.program("wrap", *options)
         if entry in ("wrap", "lazy", "name"):
             return [*own, *(["--lazy"] if entry == "lazy" else []), *([] if bare else ["--"]), *server]
         command, *rest = map(str, server)
@@ -159,6 +159,10 @@ class World:
         servers = {name: {"command": command, "args": rest, **shared}, "missing": {"command": "no-such-program"}}
         self.config_path.with_name("servers.json").write_text(json.dumps({"mcpServers": servers}))
         return [*own, "--all" if entry == "all" else f"@{name}"]
+
+    def program(self, *words):
+        """A command line of ours, as a host has it. Hosts pass few variables, so `env` does it."""
+        return ["env", f"MCP_SESSIOND_DIR={self.run}", f"MCP_SESSIOND_CONFIG={self.config_path}", str(PROGRAM), *words]
 
     def start(self, command, log="host", **more):
         """Starts a program in the background, its output in a file."""
@@ -238,6 +242,20 @@ class World:
         """Checks what a prompt's calls counted to: `[1, 2]`. A call without a count is None."""
         seen = self.api.results(of)
         self.check(f"{why}: counts {expected}", [number(text) for text in seen] == expected, seen)
+
+    def restarts_itself(self, prompt):
+        """Checks a prompt `one count hang count list logs restart count` of a host that has `mcp-sessiond mcp`, too: `hang` stops the server."""
+        self.api.hooks["hang"] = lambda: os.kill(self.servers()[-1], signal.SIGSTOP)
+        self.api.calls |= {"list": ("list_servers", {}), "logs": ("server_logs", {"name": "counter"}),
+                           "restart": ("restart_server", {"name": "counter"})}
+        prompt()
+        first, hung, listed, logs, restarted, last = [*self.api.results("one"), *[""] * 6][:6]
+        self.check("a first call", number(first) == 1, first)
+        self.check("the call of a server that hangs fails at the host's time limit", hung and number(hung) is None, hung)
+        self.check("`list_servers` has the server, and not the control server", '"counter"' in listed and '"mcp-sessiond"' not in listed, listed)
+        self.check("`server_logs` answers", '"standard_error"' in logs, logs)
+        self.check("`restart_server` says that it was restarted", " was restarted; its pid is now " in restarted, restarted)
+        self.check("the same conversation goes on with a fresh server", number(last) == 1, last)
 
     def lives(self, expected, why, seconds=10):
         """Checks how many counters live, when things have come to rest."""

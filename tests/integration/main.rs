@@ -27,6 +27,7 @@ mod lazy;
 mod lifecycle;
 mod links;
 mod logs;
+mod mcp;
 mod metrics;
 mod names;
 mod node;

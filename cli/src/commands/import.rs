@@ -1,7 +1,7 @@
 //! `mcp-sessiond import`: copies servers from hosts' files into `servers.json`, and has the hosts run
 //! them from there.
 
-pub(super) mod convert;
+pub(crate) mod convert;
 
 use std::io;
 use std::path::{Path, PathBuf};

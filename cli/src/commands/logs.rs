@@ -12,7 +12,6 @@ use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-#[cfg(feature = "tui")]
 use anstream::adapter::strip_str;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
@@ -338,6 +337,29 @@ async fn begin(server: &Server, directory: &Directory, most: usize, goes_on: boo
     }
 }
 
+/// Lines without colours. `marked`: whether it is said that they are the daemon's.
+fn plain(lines: &[Line], marked: bool) -> Vec<String> {
+    let text = |line: &Line| {
+        strip_str(&line.painted(marked))
+            .to_string()
+            .trim_end()
+            .to_owned()
+    };
+    lines.iter().map(text).collect()
+}
+
+/// The last lines of the daemon's log about a server, and of what it has written itself, or why that
+/// can't be had.
+pub(crate) async fn last(
+    server: &Server,
+    directory: &Directory,
+    most: usize,
+) -> (Vec<String>, Result<Vec<String>, String>) {
+    let FirstLines { about, written, .. } = begin(server, directory, most, false).await;
+    let written = written.map(|lines| plain(&lines, false));
+    (plain(&about, false), written.map_err(|NoLog(why)| why))
+}
+
 /// Gives the lines about a server to whoever shows them: the last ones, and those that come, until
 /// nobody takes them any more.
 #[cfg(feature = "tui")]
@@ -346,15 +368,6 @@ pub(crate) async fn watch(
     directory: &Directory,
     show: impl Fn(Vec<String>) -> bool,
 ) {
-    let plain = |lines: &[Line], marked| -> Vec<String> {
-        let text = |line: &Line| {
-            strip_str(&line.painted(marked))
-                .to_string()
-                .trim_end()
-                .to_owned()
-        };
-        lines.iter().map(text).collect()
-    };
     let FirstLines {
         about,
         written,

@@ -95,7 +95,6 @@ async fn restart(inventory: &Inventory, servers: &[&Server]) -> u8 {
 ///
 /// # Errors
 /// A sentence, where there is none.
-#[cfg(feature = "tui")]
 pub(crate) async fn one(inventory: &Inventory, server: &Server) -> Result<String, String> {
     let asked = replace(inventory, server).await;
     restarted(inventory, server, asked, Instant::now() + START).await

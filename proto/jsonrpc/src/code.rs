@@ -14,5 +14,7 @@ pub const INTERNAL: i64 = -32603;
 pub const CONNECTION: i64 = -32000;
 /// A request that took too long, as the SDKs have it.
 pub const TIMED_OUT: i64 = -32001;
+/// A version of MCP that is not spoken (MCP 2026-07-28, `UnsupportedProtocolVersionError`).
+pub const OTHER_VERSION: i64 = -32022;
 /// A resource that does not exist (MCP 2025-11-25, Resources, Error Handling).
 pub const NO_RESOURCE: i64 = -32002;

@@ -166,8 +166,8 @@ fn a_front_ends_in_time_with_lines_that_a_stopped_server_does_not_read() {
 /// So many bytes a pipe takes that nobody reads: `pipe(7)`.
 const PIPE_BYTES: usize = 1 << 16;
 
-/// Writes requests with so many bytes of text until nobody reads them any more. At least one of them
-/// was read whole.
+/// Writes requests with so many bytes of text until nobody reads them any more. Some of them were read
+/// whole, so that the first one is under way.
 pub(super) fn fill(client: &mut Client<Front>, bytes: usize) {
     let mut input = client.pipe.input();
     fcntl(&input, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("set");
@@ -188,7 +188,7 @@ pub(super) fn fill(client: &mut Client<Front>, bytes: usize) {
                     let mut awaited = [PollFd::new(input.as_fd(), PollFlags::POLLOUT)];
                     // Nothing tells that nobody reads.
                     let full = poll(&mut awaited, PollTimeout::from(500_u16)).expect("polled") == 0;
-                    if full && taken > PIPE_BYTES + line.len() {
+                    if full && taken > PIPE_BYTES + 3 * line.len() {
                         return;
                     }
                 }

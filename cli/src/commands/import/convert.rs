@@ -397,7 +397,8 @@ pub(crate) fn secrets(entry: &Map<String, Value>) -> Vec<String> {
         .collect()
 }
 
-fn is_secret(name: &str, value: &str) -> bool {
+/// Whether a variable, a header or an option of this name has a secret for its value.
+pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     const WORDS: [&str; 10] = [
         "token",
         "secret",

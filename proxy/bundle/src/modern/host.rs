@@ -30,9 +30,6 @@ const ASKED_MAX: usize = 64;
 /// Questions that may wait for one call.
 const QUESTIONS_MAX: usize = 64;
 
-/// JSON-RPC's code for a version that is not spoken here (MCP 2026-07-28, "Errors").
-const OTHER_VERSION: i64 = -32022;
-
 /// Which server of the bundle a call is for, as far as that is known.
 pub type ServerOf = Box<dyn Fn(&Target) -> Option<String> + Send>;
 
@@ -579,7 +576,7 @@ fn checked(method: &str, version: Option<String>) -> Result<(), RpcError> {
     let message = format!("Unsupported protocol version: {version}");
     Err(RpcError {
         data: Some(raw(&data)),
-        ..RpcError::new(OTHER_VERSION, message)
+        ..RpcError::new(code::OTHER_VERSION, message)
     })
 }
 

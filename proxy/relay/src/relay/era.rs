@@ -12,9 +12,9 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 
 use bytes::Bytes;
-use mcp_sessiond_jsonrpc::answers;
 use mcp_sessiond_jsonrpc::message::{Kind, Line, Message};
 use mcp_sessiond_jsonrpc::readable::Readable;
+use mcp_sessiond_jsonrpc::{answers, code};
 use mcp_sessiond_proto::Json;
 use mcp_sessiond_proto::facts::{DISCOVER_ERROR_MAX, Discover, Learned, PLAIN_REFUSAL, PROBES_MAX};
 
@@ -25,9 +25,6 @@ use crate::Millis;
 /// The probe.
 pub(super) const PROBE: &str = "server/discover";
 
-/// JSON-RPC's code for a version that the server does not speak (MCP 2026-07-28, "Errors"): the
-/// host asks again for another one.
-const OTHER_VERSION: i64 = -32022;
 /// Codes of MCP 2026-07-28 that say nothing about the server's era: an argument is missing.
 const NO_TEACHERS: [i64; 2] = [-32020, -32021];
 
@@ -105,7 +102,7 @@ fn is_modern(message: &Message<'_>, failed: bool) -> bool {
     !failed
         || message
             .error_code()
-            .is_some_and(|code| code == OTHER_VERSION)
+            .is_some_and(|code| code == code::OTHER_VERSION)
 }
 
 /// What the answer to a probe says about the server. None: nothing.

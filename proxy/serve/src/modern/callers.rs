@@ -11,6 +11,7 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared, join_all};
 use mcp_sessiond_client::{Caller, Session, SessionId, SessionStatus, Update};
 use mcp_sessiond_http_session::handshake::VERSIONS;
+use mcp_sessiond_jsonrpc::code::OTHER_VERSION;
 use tokio::time::{Instant, timeout_at};
 
 use super::envelope::{self, VERSION, unsupported};
@@ -103,8 +104,7 @@ impl Callers {
         headers: &HeaderMap,
     ) -> Result<PendingRequest, Refusal> {
         let older = |refusal: Refusal| {
-            let is_probe =
-                refusal.code == envelope::UNSUPPORTED && request.method == "server/discover";
+            let is_probe = refusal.code == OTHER_VERSION && request.method == "server/discover";
             if is_probe {
                 envelope::no_discover()
             } else {

@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use bytes::Bytes;
 use mcp_sessiond_http_session::messages::Id;
-use mcp_sessiond_jsonrpc::code::{INVALID_PARAMS as PARAMS, NO_METHOD};
+use mcp_sessiond_jsonrpc::code::{INVALID_PARAMS as PARAMS, NO_METHOD, OTHER_VERSION};
 use mcp_sessiond_jsonrpc::message::{Kind, Line, Message, Part};
 use mcp_sessiond_jsonrpc::one_line;
 use mcp_sessiond_jsonrpc::readable::Readable;
@@ -23,8 +23,6 @@ pub(super) const VERSION: &str = "2026-07-28";
 const CAPABILITY: i64 = -32021;
 /// MCP's code for headers that contradict the body.
 const HEADER_MISMATCH: i64 = -32020;
-/// MCP's code for a version that is not spoken.
-pub(super) const UNSUPPORTED: i64 = -32022;
 
 /// A message of a client, of the era of 2026-07-28.
 #[derive(Debug)]
@@ -299,7 +297,7 @@ pub(super) fn unsupported(requested: &str, supported: &[&str]) -> Refusal {
     );
     let data = json!({"supported": supported, "requested": requested});
     Refusal {
-        code: UNSUPPORTED,
+        code: OTHER_VERSION,
         data: Some(Box::new(data)),
         ..Refusal::invalid(message)
     }
@@ -324,7 +322,7 @@ pub(super) fn no_discover() -> Refusal {
 pub(super) fn status(code: i64) -> StatusCode {
     match code {
         NO_METHOD => StatusCode::NOT_FOUND,
-        CAPABILITY | UNSUPPORTED => StatusCode::BAD_REQUEST,
+        CAPABILITY | OTHER_VERSION => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     }
 }
