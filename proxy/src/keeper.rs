@@ -85,6 +85,8 @@ pub struct Errand {
     pub program: Program,
     /// How long it waits for its first front. By then the front that has started it has given up.
     pub wait: Duration,
+    /// Whether it starts a daemon where none runs.
+    pub starts_daemon: bool,
 }
 
 /// The newest version of the protocol that this build speaks on keepers' sockets.
@@ -127,15 +129,19 @@ fn adopt_orphans() {
 }
 
 async fn start(args: Errand, mask: GivenMask, spare: Spare) -> Result<(), Report> {
-    let Errand { of, program, wait } = args;
+    let Errand {
+        of,
+        program,
+        wait,
+        starts_daemon,
+    } = args;
     let failed = |error: &dyn std::fmt::Display| Report::Failed(error.to_string());
     let directory = paths::directory().map_err(|error| failed(&error))?;
-    let start = match of {
-        BackendOf::Session { .. } => Start::Auto {
+    let start = match starts_daemon {
+        true => Start::Auto {
             binary: executable::own(),
         },
-        // It would have no variable but those that every host has.
-        BackendOf::Hosts { .. } => Start::Never,
+        false => Start::Never,
     };
     let control = Control::new(Options::default().start(start));
     let Tenure {

@@ -53,7 +53,7 @@ const PACKAGES: [(&str, &[&str]); 15] = [
     (
         ".",
         &[
-            "client", "daemon", "process", "proto", "proxy", "serve", "upstream",
+            "client", "daemon", "jsonrpc", "process", "proto", "proxy", "serve", "upstream",
         ],
     ),
 ];

@@ -63,6 +63,9 @@ pub(crate) struct Arguments {
     /// Take the server for the same whatever has changed of what its script imports
     #[arg(long)]
     no_sources: bool,
+    /// Start no daemon
+    #[arg(long)]
+    no_start: bool,
     /// The process behind it
     #[arg(long, hide = true)]
     detached: bool,
@@ -84,6 +87,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
         name,
         descriptors: most,
         no_sources,
+        no_start,
         detached,
         command,
     } = arguments;
@@ -110,19 +114,30 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
             ..program(command)
         };
         let wait = Duration::from_millis(wait_ms);
-        return keeper::run(Errand { of, program, wait });
+        return keeper::run(Errand {
+            of,
+            program,
+            wait,
+            starts_daemon: !no_start,
+        });
     }
     let options = of.options().into_iter().map(OsString::from);
     let wait = ["--wait-ms".into(), wait_ms.to_string().into()];
     let title = name
         .into_iter()
         .flat_map(|name| ["--name".into(), name.as_str().into()]);
-    let sources = no_sources.then(|| launch::NO_SOURCES.into());
+    let flags = [
+        (no_sources, launch::NO_SOURCES),
+        (no_start, launch::NO_START),
+    ];
+    let flags = flags
+        .into_iter()
+        .filter_map(|(is_set, flag)| is_set.then(|| flag.into()));
     launch::launch(
         options
             .chain(wait)
             .chain(title)
-            .chain(sources)
+            .chain(flags)
             .chain(["--".into()])
             .chain(command)
             .collect(),

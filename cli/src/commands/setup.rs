@@ -337,9 +337,15 @@ fn set_up(arguments: &Arguments, change: &Change) -> Result<u8, Failure> {
                 (Change::List(_), [name]) => format!("share {name} --undo"),
                 _ => "setup --undo".to_owned(),
             };
+            let offer = match change {
+                Change::Wrap => {
+                    "One more server of the host's, with the command `mcp-sessiond mcp`, lets the model restart a server that hangs.\n"
+                }
+                Change::List(_) => "",
+            };
             format!(
                 "{files} Restart the host, or reload its servers, so that it restarts them. `mcp-sessiond status` shows them then, \
-                 and `mcp-sessiond {undo}` takes all of it back.\n"
+                 and `mcp-sessiond {undo}` takes all of it back.\n{offer}"
             )
         })?;
         for host in asking {

@@ -90,6 +90,11 @@ impl Options {
         self
     }
 
+    /// Whether a daemon is started where none runs.
+    pub fn starts_daemon(&self) -> bool {
+        !matches!(self.start, Start::Never)
+    }
+
     /// Looks for the daemon in this runtime directory. By default `MCP_SESSIOND_DIR`, else the one
     /// derived from the uid.
     #[must_use]

@@ -25,6 +25,9 @@ use crate::signals::GivenMask;
 /// The option of `wrap` and `keep` by which what a script imports does not count.
 pub const NO_SOURCES: &str = "--no-sources";
 
+/// The option of a keeper that starts no daemon.
+pub const NO_START: &str = "--no-start";
+
 /// How often it is looked what a keeper does that takes long to start, and for how long it may only
 /// wait.
 const LOOK: Duration = Duration::from_millis(100);
@@ -140,6 +143,8 @@ pub struct Launch<'a> {
     pub of: BackendOf,
     /// How long the keeper waits for its first front.
     pub wait: Duration,
+    /// Whether the keeper starts a daemon where none runs, as whoever starts it does.
+    pub starts_daemon: bool,
     /// The most descriptors that the backend may have; none: as many as this process.
     pub descriptors: Option<u64>,
     /// What it runs.
@@ -169,6 +174,9 @@ impl Launch<'_> {
         }
         if !self.program.has_sources {
             command.arg(NO_SOURCES);
+        }
+        if !self.starts_daemon {
+            command.arg(NO_START);
         }
         command
             .arg("--")

@@ -568,6 +568,7 @@ impl KeeperConnector {
     fn start(&self, lease: &LeaseRef) -> io::Result<Starting> {
         let binary = executable::own().ok_or(io::ErrorKind::NotFound)?;
         let launch = Launch {
+            starts_daemon: self.options.starts_daemon(),
             descriptors: None,
             binary: &binary,
             of: BackendOf::Session {

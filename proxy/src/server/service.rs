@@ -157,6 +157,8 @@ struct Inner {
     directory: PathBuf,
     binary: PathBuf,
     mask: GivenMask,
+    /// Whether keepers start a daemon where none runs.
+    starts_daemon: bool,
     descriptors: Option<u64>,
     /// Where the backends' standard error goes.
     stderr: Stderr,
@@ -181,7 +183,9 @@ impl Service {
                 binary: Some(binary.clone()),
             })
         };
-        let control = Control::new(options.control.unwrap_or_else(start));
+        let options = options.control.unwrap_or_else(start);
+        let starts_daemon = options.starts_daemon();
+        let control = Control::new(options);
         let epoch = Mutex::new(lease_name(&control, &name).await?);
         let mask = GivenMask::block(&[]);
         let stderr = Stderr::new().map_err(|error| NotLeased::Impossible(error.to_string()))?;
@@ -192,6 +196,7 @@ impl Service {
             directory,
             binary,
             mask,
+            starts_daemon,
             descriptors,
             stderr,
         })))
@@ -555,11 +560,13 @@ impl Service {
                 name,
                 binary,
                 mask,
+                starts_daemon,
                 descriptors,
                 ..
             } = &*service.0;
             let binary: &Path = binary;
             let launch = Launch {
+                starts_daemon: *starts_daemon,
                 descriptors: *descriptors,
                 binary,
                 of: BackendOf::Session {

@@ -42,6 +42,9 @@ fn assert_asked_once(temper: &str) {
     serve.kill();
     serve.start_again();
     is_led_on(&serve);
+    // What a server does is put on record in the background; a daemon that stops has done so.
+    daemon.stop();
+    daemon.start_again();
     daemon.kill();
     daemon.start_again();
     serve.kill();
