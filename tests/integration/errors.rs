@@ -25,7 +25,7 @@ const ELSEWHERE: &[Elsewhere] = &[
         "the server is started now",
         "lazy/alone.rs",
         "a_variable_of_the_launch_does_not_count_and_whatever_does_is_said",
-        "the server is started now, and not at its first call: ",
+        "the server is started now, and the host waits: ",
     ),
     (
         "the server has ended (",

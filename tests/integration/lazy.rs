@@ -1,6 +1,7 @@
 //! Servers that are started at their first call: `mcp-sessiond wrap --lazy`.
 
 mod alone;
+mod behind;
 
 use std::fs;
 

@@ -11,7 +11,7 @@ use clap::{Args, Parser};
 use mcp_sessiond_client::{ClaimRequest, Label, Named};
 use mcp_sessiond_proto::Resume;
 use mcp_sessiond_proxy::front;
-use mcp_sessiond_proxy::front::bundle::{Filter, Glob};
+use mcp_sessiond_proxy::front::bundle::{Filter, Glob, Waking};
 use mcp_sessiond_proxy::front::failed_start::{FailedStart, Next, StartError};
 use mcp_sessiond_proxy::front::lazy;
 use mcp_sessiond_proxy::front::shared;
@@ -38,7 +38,7 @@ name and command finds it, one at a time. A host that comes while another one ha
 (`mcpServers`), so you write a server down once, for all hosts. `--all` runs all of them as one server, each in a keeper of its own, a few \
 at a time. If two servers have a tool of the same name, the later one is called `SERVER_NAME`.
 
-With `--lazy` the server is started at its first call. Until then `wrap` answers `initialize` and lists with what the same command has \
+With `--lazy` the server is started at its first call, with `--lazy=start` behind its host, which does not wait for it. Until then `wrap` answers `initialize` and lists with what the same command has \
 answered last; the first time it starts the server at once. If a list has changed when the server runs, the host gets `list_changed`.
 
 A URL instead of the command is a server that runs elsewhere. The session with it goes on for the host's next connection, and for \
@@ -86,9 +86,18 @@ pub(crate) struct Arguments {
     /// Refuse calls while another host has the server of that name, as where the name is a lock
     #[arg(long, requires = "name", conflicts_with_all = ["take", "wait"])]
     exclusive: bool,
-    /// Start the server at its first call: until then answer for it with what it said last
-    #[arg(long, conflicts_with = "name")]
-    lazy: bool,
+    /// Answer for the server with what it said last, until it is started: at its first `call`, or at the
+    /// `start` of its host, which does not wait for it
+    #[arg(
+        long,
+        value_name = "WHEN",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "call",
+        value_parser = lazy(),
+        conflicts_with = "name"
+    )]
+    lazy: Option<Waking>,
     /// Keep the server when a module that its script imports was edited
     #[arg(long)]
     no_sources: bool,
@@ -240,16 +249,22 @@ fn attempt(arguments: &Arguments) -> Result<ExitCode, StartError> {
         named,
         ..claim
     };
-    let run = if arguments.lazy {
-        lazy::run
-    } else {
-        front::run
-    };
     let settings = FrontSettings {
         waits_for_name: arguments.wait,
         ..front_settings(&load_or_default())
     };
-    Ok(run(options(), claim, &program, settings))
+    Ok(match arguments.lazy {
+        Some(waking) => lazy::run(options(), claim, &program, settings, waking),
+        None => front::run(options(), claim, &program, settings),
+    })
+}
+
+/// The words of `--lazy`.
+fn lazy() -> impl TypedValueParser<Value = Waking> {
+    PossibleValuesParser::new(["call", "start"]).map(|word| match &*word {
+        "start" => Waking::AtStart,
+        _ => Waking::AtFirstCall,
+    })
 }
 
 /// What each word of `--resume` means, for `--help`.
@@ -270,7 +285,7 @@ fn resume() -> impl TypedValueParser<Value = Resume> {
 /// Whether the entry of the server decides if it is started at its first call. What has a name of
 /// the user's is started once.
 fn may_be_lazy(arguments: &Arguments) -> bool {
-    !arguments.lazy && arguments.name.is_none()
+    arguments.lazy.is_none() && arguments.name.is_none()
 }
 
 #[derive(Debug, Parser)]

@@ -13,7 +13,7 @@ use mcp_sessiond_daemon::config::{Config, Names};
 use mcp_sessiond_proto::Resume;
 use mcp_sessiond_proxy::front::bundle::{
     self, Calls, Decoration, Decorations, Edit, Failure, FailureCode, Filter, Glob, Launch, List,
-    Mistake, Rename, Server, Settings, Style, Time,
+    Mistake, Rename, Server, Settings, Style, Time, Waking,
 };
 use mcp_sessiond_proxy::program::Program;
 use mcp_sessiond_proxy::server::shared::Shared;
@@ -25,8 +25,8 @@ use crate::ui::output::warn;
 /// What the command line says of all of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flags {
-    /// All are started at their first calls.
-    pub(crate) lazy: bool,
+    /// When all are started, where the host is answered from memory until then.
+    pub(crate) lazy: Option<Waking>,
     /// Whether an edit of what its script imports makes a server another one.
     pub(crate) has_sources: bool,
 }
@@ -85,12 +85,13 @@ fn read(filter: &Filter) -> Result<(PathBuf, Servers), ServersError> {
 }
 
 /// Says which servers are started with their host although they were to wait for their first calls.
-fn warn_of_secrets(servers: &Servers, lazy: bool) {
-    let waits = |entry: &&Entry| !entry.options().disabled && (lazy || entry.options().lazy);
+fn warn_of_secrets(servers: &Servers, lazy: Option<Waking>) {
+    let waits =
+        |entry: &&Entry| !entry.options().disabled && lazy.or(entry.options().lazy).is_some();
     for entry in servers.entries().filter(waits) {
         if may_be_another_account(entry) {
             warn(format_args!(
-                "{}: the server is started with its host, and not at its first call: its entry looks up a secret or uses a login, so what it answered before \
+                "{}: the server is started with its host, which waits for it: its entry looks up a secret or uses a login, so what it answered before \
                  may have been another account's",
                 entry.name()
             ));
@@ -129,7 +130,7 @@ pub(crate) fn listed(
             watch: Watch::begin(&at),
             filter,
             flags: Flags {
-                lazy: false,
+                lazy: None,
                 has_sources: true,
             },
             names,
@@ -289,8 +290,9 @@ fn server(
             entry.kind().written() + shared
         },
     );
-    let lazy = flags.lazy || entry.is_ok_and(|entry| entry.options().lazy);
-    let lazy = lazy && !entry.is_ok_and(may_be_another_account);
+    let of_entry = || entry.ok().and_then(|entry| entry.options().lazy);
+    let lazy = flags.lazy.or_else(of_entry);
+    let lazy = lazy.filter(|_| !entry.is_ok_and(may_be_another_account));
     let (list, config) = (list.to_owned(), config.clone());
     let entry = entry.cloned().map_err(str::to_owned);
     let launch = move || {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mcp_sessiond_proto::Resume;
+use mcp_sessiond_proxy::front::bundle::Waking;
 use serde_json::{Value, json};
 
 use super::fields::Fields;
@@ -51,8 +52,8 @@ pub(crate) struct Options {
     pub(crate) without: Vec<String>,
     /// Other names, by its own.
     pub(crate) rename: BTreeMap<String, String>,
-    /// It is started at the first call.
-    pub(crate) lazy: bool,
+    /// When it is started, where its host is answered from memory until then.
+    pub(crate) lazy: Option<Waking>,
     /// Whether its host's next connection gets it again. None: as the table of hosts says.
     pub(crate) resume: Option<Resume>,
     /// Whether an edit of what its script imports makes it another server.
@@ -276,7 +277,7 @@ impl Options {
             only: fields.texts("only")?,
             without: fields.texts("without")?.unwrap_or_default(),
             rename: fields.map("rename")?,
-            lazy: fields.flag("lazy")?,
+            lazy: fields.lazy("lazy")?,
             resume: fields.resume("resume")?,
             has_sources: fields.flag_or("sources", true)?,
             calls: fields.count("calls")?,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use mcp_sessiond_proto::Resume;
+use mcp_sessiond_proxy::front::bundle::Waking;
 use serde_json::{Map, Value};
 
 /// The fields of an entry. One that is `null` counts as absent.
@@ -72,6 +73,16 @@ impl<'a> Fields<'a> {
     pub(super) fn flag_or(&self, key: &str, default: bool) -> Result<bool, String> {
         let read = self.read(key, "true or false", Value::as_bool)?;
         Ok(read.unwrap_or(default))
+    }
+
+    pub(super) fn lazy(&self, key: &str) -> Result<Option<Waking>, String> {
+        let read = self.read(key, "true, false or \"start\"", |value| match value {
+            Value::Bool(false) => Some(None),
+            Value::Bool(true) => Some(Some(Waking::AtFirstCall)),
+            Value::String(start) if start == "start" => Some(Some(Waking::AtStart)),
+            _ => None,
+        })?;
+        Ok(read.flatten())
     }
 
     pub(super) fn resume(&self, key: &str) -> Result<Option<Resume>, String> {

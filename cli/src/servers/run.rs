@@ -9,6 +9,7 @@ use std::sync::Arc;
 use mcp_sessiond_daemon::config::Config;
 use mcp_sessiond_process::executable;
 use mcp_sessiond_proto::Resume;
+use mcp_sessiond_proxy::front::bundle::Waking;
 use mcp_sessiond_proxy::keeper::launch::NO_SOURCES;
 use mcp_sessiond_proxy::server::shared::{Looking, Shared};
 
@@ -120,8 +121,10 @@ fn prepared(
     let own = executable::own().unwrap_or_else(|| "/proc/self/exe".into());
     let mut wrap = Command::new(&own);
     wrap.arg0("mcp-sessiond").arg("wrap").args(options);
-    if may_be_lazy && entry.options().lazy {
-        wrap.arg("--lazy");
+    match entry.options().lazy.filter(|_| may_be_lazy) {
+        Some(Waking::AtFirstCall) => drop(wrap.arg("--lazy")),
+        Some(Waking::AtStart) => drop(wrap.arg("--lazy=start")),
+        None => {}
     }
     // The flag comes first, and a server with a name is nobody's but the user's.
     let says = |option: &str| {

@@ -1,3 +1,5 @@
+use mcp_sessiond_proxy::front::bundle::Waking;
+
 use super::*;
 
 const PATH: &str = "/home/u/servers.json";
@@ -160,12 +162,12 @@ fn what_can_t_be_looked_up_is_named() {
 fn options_of_ours_are_read_and_those_of_others_ignored() {
     let entry = get(
         r#"{"servers": {"a": {"command": "x", "alwaysAllow": ["y"], "timeout": 60, "cwd": null, "shared": true, "only": ["get_*"],
-            "without": ["get_all"], "rename": {"get_it": "it"}, "lazy": true, "calls": 3, "timeout_ms": 1500}}}"#,
+            "without": ["get_all"], "rename": {"get_it": "it"}, "lazy": "start", "calls": 3, "timeout_ms": 1500}}}"#,
         "a",
     );
     let entry = entry.expect("it is right");
     let options = entry.options();
-    assert!(options.shared && options.lazy && !options.disabled);
+    assert!(options.shared && options.lazy == Some(Waking::AtStart) && !options.disabled);
     assert_eq!(options.only.as_deref(), Some(&["get_*".to_owned()][..]));
     assert_eq!(options.without, ["get_all"]);
     assert_eq!(options.rename.get("get_it").map(String::as_str), Some("it"));

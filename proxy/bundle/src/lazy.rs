@@ -46,7 +46,7 @@ pub trait KnownStore: Send + Sync {
     fn unused(&self, key: Option<&str>, why: Unused);
 }
 
-/// Why a backend is started with its host, and not at its first call.
+/// Why a backend is started with its host, which waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unused {
     /// The host did not begin with `initialize`.
@@ -63,7 +63,16 @@ impl std::fmt::Debug for dyn KnownStore {
     }
 }
 
-/// A backend that is started at the first call, if its answers until then are known. One that
+/// When a backend is started for which the host is answered from memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waking {
+    /// At the first call.
+    AtFirstCall,
+    /// Once the host has its answer to `initialize`.
+    AtStart,
+}
+
+/// A backend that is started at the first call, or behind its host's back, if its answers until then are known. One that
 /// runs already is connected at once, and so is one of which nothing is known: its answers are
 /// stored then.
 #[derive(Debug, Clone)]
@@ -71,6 +80,7 @@ pub struct Lazy {
     inner: Arc<dyn Source>,
     store: Arc<dyn KnownStore>,
     handshake: Option<Handshake>,
+    waking: Waking,
     limit: Option<Duration>,
 }
 
@@ -82,16 +92,18 @@ impl Lazy {
         inner: Arc<dyn Source>,
         store: Arc<dyn KnownStore>,
         handshake: Option<Handshake>,
+        waking: Waking,
     ) -> Self {
         Self {
             inner,
             store,
             handshake,
+            waking,
             limit: None,
         }
     }
 
-    /// How long the backend may take until it is initialised, at the first call.
+    /// How long the backend may take until it is initialised.
     pub fn within(self, limit: Duration) -> Self {
         Self {
             limit: Some(limit),
@@ -235,6 +247,7 @@ impl Between {
         let mut waking: Option<BoxFuture<'_, Started>> = None;
         let mut held: Vec<Bytes> = Vec::new();
         let mut tasks = JoinSet::new();
+        let mut wakes_early = self.lazy.waking == Waking::AtStart;
         loop {
             let woken = async {
                 match &mut waking {
@@ -264,6 +277,10 @@ impl Between {
                                 waking = Some(Box::pin(self.start(&heard)));
                             }
                         }
+                    }
+                    if wakes_early && waking.is_none() && lock(&self.state).has_begun() {
+                        wakes_early = false;
+                        waking = Some(Box::pin(self.start(&heard)));
                     }
                 }
                 woken = woken => {
@@ -520,7 +537,7 @@ mod tests {
     async fn what_a_backend_has_said_last_arrives_where_nothing_can_be_sent_to_it() {
         let (said, from) = mpsc::channel(1);
         let backend = Arc::new(Deaf(Mutex::new(Some(from))));
-        let lazy = Lazy::new(backend, Arc::new(Nothing), None);
+        let lazy = Lazy::new(backend, Arc::new(Nothing), None, Waking::AtFirstCall);
         let mut pipe = lazy.open().await.expect("opened");
         // The first one was dealt with by the time there is room for the last.
         for _ in 0..=WAITING + 1 {

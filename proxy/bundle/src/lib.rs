@@ -69,7 +69,7 @@ pub use bundle::{Bundle, Error, Handshake, Settings};
 pub use call::{Call, Item, List, Target};
 pub use connection::Answer;
 pub use decorate::{Decorations, decorate};
-pub use lazy::{Known, KnownStore, Lazy, Unused};
+pub use lazy::{Known, KnownStore, Lazy, Unused, Waking};
 pub use mcp_sessiond_jsonrpc::error::RpcError;
 pub use mcp_sessiond_jsonrpc::owned::{Id, Message};
 pub use names::{Names, Style};

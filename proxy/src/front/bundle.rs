@@ -33,7 +33,7 @@ pub use mcp_sessiond_bundle::decorate::{
 use mcp_sessiond_bundle::modern::{EitherEra, for_modern_host, is_of_modern_host};
 use mcp_sessiond_bundle::{Backends, BundleServer, BundleStore, Handshake, Lazy, Source, Target};
 pub use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Settings, Style, TrackedLine};
-pub use mcp_sessiond_bundle::{Receipt, WAITING};
+pub use mcp_sessiond_bundle::{Receipt, WAITING, Waking};
 use mcp_sessiond_client::{ClaimRequest, Control, Options, Start};
 use mcp_sessiond_proto::sessions::SessionRef;
 use mcp_sessiond_proto::types::LeaseRef;
@@ -95,8 +95,8 @@ pub struct Server {
     pub identity: String,
     /// What it runs. It may wait for a file or for the user.
     pub launch: Launching,
-    /// Whether it is started at its first call.
-    pub lazy: bool,
+    /// When it is started, where its host is answered from memory until then. None: with its host.
+    pub lazy: Option<Waking>,
 }
 
 /// Hexadecimal digits that tell a server from one of the same name that was written otherwise.
@@ -407,13 +407,18 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
         let (common, answers, limit) = (common.clone(), answers.clone(), settings.init_timeout);
         move |servers: Vec<Server>, handshake: &Handshake| {
             let source = |server: Server| -> Arc<dyn Source> {
-                let is_lazy = server.lazy && common.unkept.is_none();
-                let known =
-                    is_lazy.then(|| answers.of(&server.identity, Some(server.name.clone())));
+                let lazy = server.lazy.filter(|_| common.unkept.is_none());
+                let known = lazy.map(|waking| {
+                    (
+                        waking,
+                        answers.of(&server.identity, Some(server.name.clone())),
+                    )
+                });
                 let backend = EitherEra::of(Arc::new(Backend::new(server, common.clone())));
                 match known {
-                    Some(known) => Arc::new(
-                        Lazy::new(backend, Arc::new(known), Some(handshake.clone())).within(limit),
+                    Some((waking, known)) => Arc::new(
+                        Lazy::new(backend, Arc::new(known), Some(handshake.clone()), waking)
+                            .within(limit),
                     ),
                     None => backend,
                 }

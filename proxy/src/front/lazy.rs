@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use mcp_sessiond_bundle::{Handshake, Lazy, Message, Source};
+use mcp_sessiond_bundle::{Handshake, Lazy, Message, Source, Waking};
 use mcp_sessiond_client::{ClaimRequest, Options};
 
 use super::bundle::answer_memory::AnswerMemory;
@@ -16,7 +16,7 @@ use super::first_line::FOR_EVER;
 use super::pending_leaves::PendingLeaves;
 use super::probe::ProbePolicy;
 use super::stdio::PipeFront;
-use super::{FrontSetup, Instead, Way, run_with};
+use super::{FrontSetup, Instead, InsteadFn, Way, run_with};
 use crate::front_settings::FrontSettings;
 use crate::memory::forbid_core_dumps;
 use crate::notices::print_claim;
@@ -27,13 +27,23 @@ use crate::server::remote::StoreUsers;
 use crate::stderr::{NamedStderr, Stderr};
 
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
-/// The server is started at the first call, if it is known what it would say until then.
+/// The server is started at the first call, or behind the host's back, if it is known what it would say
+/// until then.
 pub fn run(
     options: Options,
     claim: ClaimRequest,
     program: &Program,
     settings: FrontSettings,
+    waking: Waking,
 ) -> ExitCode {
+    let instead: InsteadFn = match waking {
+        Waking::AtFirstCall => {
+            |begun, connector| Box::pin(serve_host(begun, connector, Waking::AtFirstCall))
+        }
+        Waking::AtStart => {
+            |begun, connector| Box::pin(serve_host(begun, connector, Waking::AtStart))
+        }
+    };
     let settings = FrontSettings {
         first_line_wait: FOR_EVER,
         ..settings
@@ -45,11 +55,15 @@ pub fn run(
         LaunchEnv::default(),
         settings,
         ProbePolicy::FromMemory,
-        &Way::Instead(|begun, connector| Box::pin(serve_host(begun, connector))),
+        &Way::Instead(instead),
     )
 }
 
-async fn serve_host(begun: FrontSetup<'_>, connector: &mut KeeperConnector) -> Instead {
+async fn serve_host(
+    begun: FrontSetup<'_>,
+    connector: &mut KeeperConnector,
+    waking: Waking,
+) -> Instead {
     let FrontSetup {
         options,
         claim,
@@ -85,7 +99,7 @@ async fn serve_host(begun: FrontSetup<'_>, connector: &mut KeeperConnector) -> I
     let known = Arc::new(memory.of(&program.digest(), None));
     let backend = Arc::new(Backend::single(server(program), common));
     let handshake = lines.whole_line().and_then(introduction);
-    let lazy = Lazy::new(backend.clone(), known, handshake);
+    let lazy = Lazy::new(backend.clone(), known, handshake, waking);
     let opened = lazy.open().await;
     let failed = backend.first_failure();
     let pipe = match opened {
@@ -128,7 +142,8 @@ fn server(program: &Program) -> Server {
         name,
         identity: String::new(),
         launch: Arc::new(launch),
-        lazy: true,
+        // This front is.
+        lazy: None,
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{ask_all, heard, introduced, lazy, listed, says, starts, told, tool, usual};
 use crate::world;
 
-const QUICK: &str = "backends.closed_linger_ms = 100\nbackends.stop_wait_ms = 100";
+pub(super) const QUICK: &str = "backends.closed_linger_ms = 100\nbackends.stop_wait_ms = 100";
 
 #[test]
 fn it_is_started_at_its_first_call_and_what_was_told_is_what_it_says() {
@@ -74,7 +74,7 @@ fn it_is_started_at_its_first_call_and_what_was_told_is_what_it_says() {
 }
 
 /// A pipe that a server waits at before it does anything else.
-fn gate(root: &Path) -> std::path::PathBuf {
+pub(super) fn gate(root: &Path) -> std::path::PathBuf {
     let gate = root.join("gate");
     assert!(
         Command::new("mkfifo")
@@ -402,7 +402,7 @@ fn a_variable_of_the_launch_does_not_count_and_whatever_does_is_said() {
         client.pipe.close();
         assert!(client.pipe.wait().success());
     };
-    let not_lazy = "the server is started now, and not at its first call: ";
+    let not_lazy = "the server is started now, and the host waits: ";
     let first = connected(&[("CLAUDE_CODE_MESSAGING_TOKEN", "1")]);
     let why = "nothing is remembered of it yet";
     first.pipe.errors.wait(&format!("{not_lazy}{why}"));

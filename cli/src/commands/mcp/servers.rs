@@ -29,7 +29,7 @@ impl OwnServers {
         let host_of = |process: PinnedProcess| process::find_host(&process, &table).host;
         let own = PinnedProcess::own().map_err(|error| error.to_string())?;
         let mut host = host_of(own).map(|host| host.id().pid).map_err(|why| {
-            format!("it can't be known which host has started this process: {why}")
+            format!("mcp-sessiond can't tell which host has started this process: {why}")
         })?;
         let mut inventory = Inventory::read().await.map_err(|why| why.to_string())?;
         let servers = &mut inventory.servers;

@@ -172,7 +172,7 @@ impl ServerAnswers {
             |name| format!("{name}: the server"),
         );
         self.memory.stderr.print(&format_args!(
-            "{what} is started now, and not at its first call: {why}"
+            "{what} is started now, and the host waits: {why}"
         ));
     }
 
