@@ -89,6 +89,21 @@ def lazy(world):
     world.lives(0, "after the end of the host")
 
 
+def lazy_start(world):
+    """With `--lazy=start` a second launch does not wait for the server, which starts all the same."""
+    env = added(world, wrap=["--lazy=start"])
+    prompt(world, env, "one count")
+    world.counts([1], "one", "the first launch starts the server with the host")
+    world.lives(0, "after the end of the host")
+    prompt(world, env, "two count count")
+    world.counts([1, 2], "two", "the second launch's calls meet one server")
+    world.check("one start for each launch", len(world.started()) == 2, world.started())
+    world.lives(0, "after the end of the host")
+    code, said = prompt(world, env, "three")
+    world.check("a launch without a call has started its server, too", code == 0 and len(world.started()) == 3, (code, said, world.started()))
+    world.lives(0, "after the end of the host")
+
+
 def alone(world):
     """A server that speaks MCP 2026-07-28 alone."""
     env = environment(world)
@@ -440,7 +455,7 @@ def observed(world):
 
 
 OVER_HTTP = over_http.Host(added_url, Session, deletes=False, is_modern=True)
-SCENARIOS = [print_mode, helps_itself, lazy, alone, killed("front"), killed("daemon"), killed("front", "daemon"), interactive_reconnect, interactive_kills,
+SCENARIOS = [print_mode, helps_itself, lazy, lazy_start, alone, killed("front"), killed("daemon"), killed("front", "daemon"), interactive_reconnect, interactive_kills,
              clear, keeper_lost, two_hosts, *entry_points.windows(windows), two_conversations, shared, six_in_a_row, project_scope, set_up,
              *subagents.scenarios(helping, *DELEGATING, too_soon=0.3), *over_http.scenarios(OVER_HTTP)]
 OBSERVED = [observed, subagents.observed(helping, *DELEGATING), over_http.observed(OVER_HTTP)]

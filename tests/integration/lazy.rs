@@ -41,7 +41,10 @@ pub(crate) fn tool(name: &str) -> Value {
 /// What the servers of this world have got, one after the other.
 fn heard(world: &World) -> Vec<Value> {
     let text = fs::read_to_string(world.root().join("heard")).unwrap_or_default();
-    text.lines()
+    // The last one may be in the middle of being written.
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    whole
+        .lines()
         .map(|line| serde_json::from_str(line).expect("a line"))
         .collect()
 }
