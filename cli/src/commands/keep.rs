@@ -132,7 +132,8 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     ];
     let flags = flags
         .into_iter()
-        .filter_map(|(is_set, flag)| is_set.then(|| flag.into()));
+        .filter(|(is_set, _)| *is_set)
+        .map(|(_, flag)| flag.into());
     launch::launch(
         options
             .chain(wait)
