@@ -83,6 +83,9 @@ pub(crate) struct Server {
     pub(crate) keeper: KeeperName,
     /// The pid of its keeper.
     pub(crate) keeper_pid: Option<u32>,
+    /// The pid of the wrapper that has it.
+    #[serde(skip)]
+    pub(crate) front: Option<u32>,
     /// What it is doing.
     pub(crate) state: State,
     /// How many hosts share it, where it is shared.
@@ -403,6 +406,7 @@ impl Server {
             pid,
             keeper,
             keeper_pid: status.map(|status| status.keeper_pid),
+            front: status.and_then(|status| Some(status.front.as_ref()?.pid)),
             state: status.map_or(silent, State::of),
             hosts: shared.map(|shared| shared.hosts),
             withheld: shared.map(|shared| shared.withheld),

@@ -104,7 +104,7 @@ pub use pinned::{Gone, PinnedProcess};
 pub use session::{
     child_of, children_of, is_taken, leads_session, session_members, session_of, started_by,
 };
-pub use variables::{environment_of, is_set_by, own_variables};
+pub use variables::{is_set_by, own_variables};
 pub use walk::{HostDoubt, Role, Step, Walk, find_host, name_of};
 
 /// The id that the system was given when it started. What was recorded under another one is from

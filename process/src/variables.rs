@@ -140,16 +140,6 @@ pub fn is_set_by(
     }))
 }
 
-/// The variables that a process was started with, each as `NAME=VALUE`. None: it has exited, or may not be
-/// looked at.
-///
-/// # Errors
-/// [`Exhausted`].
-pub fn environment_of(process: &PinnedProcess) -> Result<Option<Vec<Vec<u8>>>, Exhausted> {
-    let variables = readable(os::environment(process.pid()))?;
-    Ok(variables.filter(|_| process.is_alive()))
-}
-
 /// This process's variables, by name, each with a digest of its value: but for those that say
 /// nothing about what a server is for, and those that tell the conversation.
 pub fn own_variables() -> BTreeMap<String, String> {

@@ -404,6 +404,11 @@ pub enum KeeperRequest {
         /// Digests of their values, by name.
         variables: BTreeMap<String, String>,
     },
+    /// These texts, for others than the user: without what looks like a secret of the backend's.
+    Hide {
+        /// What is said of it.
+        texts: Vec<String>,
+    },
 }
 
 /// A front shows its lease.
@@ -471,6 +476,11 @@ pub enum KeeperReply {
     Compared {
         /// The names of the variables that differ, in order.
         differing: Vec<String>,
+    },
+    /// What may be read by others.
+    Hidden {
+        /// As many texts as there were.
+        texts: Vec<String>,
     },
     /// The host's rule forbids a resume: the former connection was closed in an orderly way, or
     /// every connection gets a server of its own. The front claims again, with `closed`.

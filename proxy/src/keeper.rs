@@ -137,11 +137,12 @@ async fn start(args: Errand, mask: GivenMask, spare: Spare) -> Result<(), Report
     } = args;
     let failed = |error: &dyn std::fmt::Display| Report::Failed(error.to_string());
     let directory = paths::directory().map_err(|error| failed(&error))?;
-    let start = match starts_daemon {
-        true => Start::Auto {
+    let start = match of {
+        BackendOf::Session { .. } if starts_daemon => Start::Auto {
             binary: executable::own(),
         },
-        false => Start::Never,
+        // That of hosts would have no variable but those that every host has.
+        BackendOf::Session { .. } | BackendOf::Hosts { .. } => Start::Never,
     };
     let control = Control::new(Options::default().start(start));
     let Tenure {

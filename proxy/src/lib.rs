@@ -31,6 +31,7 @@
 //!   the server before it.
 //! - [`program`]: what is run, and [`program::display_name`], which has no secret in it.
 //!   [`launch_env`]: what of this process's environment a server's answers may depend on.
+//! - [`secrets`]: what looks like one, and is left out of what a model reads.
 //! - [`closed`]: what a front without a keeper leaves behind that its host has closed.
 //! - [`stderr`] and [`notices`]: what the user is told on standard error. [`named_lines`]: whose
 //!   lines they are, where servers share one. [`unkept`]: notes of servers without a keeper, for
@@ -72,6 +73,7 @@ pub mod memory;
 mod named_lines;
 mod notices;
 pub mod program;
+pub mod secrets;
 pub mod server;
 pub mod signals;
 pub mod socket;

@@ -176,6 +176,7 @@ const PROXY: Layers = &[
     ("named_lines", &[]),
     ("closed", &["process"]),
     ("program", &["client", "process"]),
+    ("secrets", &[]),
     ("id_prefix", &["bundle", "client"]),
     ("stderr", &["frames", "named_lines"]),
     (
@@ -185,8 +186,8 @@ const PROXY: Layers = &[
     (
         "keeper",
         &[
-            "alarm", "frames", "lines", "memory", "program", "signals", "socket", "stderr",
-            "client", "process", "relay",
+            "alarm", "frames", "lines", "memory", "program", "secrets", "signals", "socket",
+            "stderr", "client", "process", "relay",
         ],
     ),
     (

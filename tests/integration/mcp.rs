@@ -125,9 +125,21 @@ fn a_log_is_read_without_what_looks_like_a_secret() {
         .expect("a log");
         log["standard_error"][0].is_string().then_some(log)
     });
-    assert_eq!(
-        log["standard_error"][0],
-        "signing in with [API_TOKEN] and password-1"
+    let hidden = "signing in with [API_TOKEN] and password-1";
+    assert_eq!(log["standard_error"][0], hidden);
+    // One that has died is what somebody reads the log of.
+    signal(world.backend().pid(), Signal::SIGKILL);
+    until("it to have ended", || {
+        let seen = ask(&mut control, "list_servers", json!({})).expect("a list");
+        (seen["servers"][0]["state"] == "ended").then_some(())
+    });
+    let log = ask(&mut control, "server_logs", json!({"name": "mail"})).expect("a log");
+    assert_eq!(log["standard_error"][0], hidden);
+    let why = ask(&mut control, "why_fresh", json!({"name": "mail"})).expect("why");
+    let ended = why["the_last_one_ended"].as_str().expect("a sentence");
+    assert!(
+        ended.contains("signal") && !why.to_string().contains("abcdef-123"),
+        "{why}"
     );
 }
 
@@ -210,8 +222,31 @@ fn one_that_is_kept_itself_knows_its_host_and_one_that_all_share_has_none() {
         .map(|one| &one["name"])
         .collect();
     assert_eq!(names, ["browser"]);
+    // What the user has named is a host's while it has it.
+    let words = world.wrapping(&["--name", "mine"], &counter(&world));
+    let mut mine = Client::connected(world.front(&words));
+    assert_eq!(mine.count(), 1);
+    let done = ask(&mut control, "restart_server", json!({"name": "mine"})).expect("done");
+    assert!(
+        done["done"]
+            .as_str()
+            .is_some_and(|done| done.contains("was restarted")),
+        "{done}"
+    );
+    mine.pipe.kill();
+    until("it to be nobody's", || {
+        let seen = ask(&mut control, "list_servers", json!({})).expect("a list");
+        (seen["servers"].as_array()?.len() == 1).then_some(())
+    });
+    let stopped = world.sessiond(&["stop", "mine"]).output().expect("it runs");
+    assert!(stopped.status.success());
     let named = world.wrapping(&["--name", "control"], &own);
     let mut control = Client::connected(world.front(&named));
     let why = ask(&mut control, "list_servers", json!({})).expect_err("no host");
     assert!(why.contains("is not of one host"), "{why}");
+    let stopped = world
+        .sessiond(&["stop", "control"])
+        .output()
+        .expect("it runs");
+    assert!(stopped.status.success());
 }

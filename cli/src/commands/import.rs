@@ -1,7 +1,7 @@
 //! `mcp-sessiond import`: copies servers from hosts' files into `servers.json`, and has the hosts run
 //! them from there.
 
-pub(crate) mod convert;
+pub(super) mod convert;
 
 use std::io;
 use std::path::{Path, PathBuf};

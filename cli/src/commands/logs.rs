@@ -399,6 +399,16 @@ pub(crate) async fn watch(
 
 /// Whether a line of the daemon's is about this server.
 fn is_about(line: &Line, server: &Server) -> bool {
+    // Its keeper's pid may have been another one's.
+    let is_others = |of: &str| {
+        server
+            .session
+            .as_ref()
+            .is_some_and(|own| own.as_str() != of)
+    };
+    if line.field("session").is_some_and(is_others) {
+        return false;
+    }
     let session = server
         .session
         .as_ref()

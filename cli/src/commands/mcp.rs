@@ -1,7 +1,6 @@
 //! `mcp-sessiond mcp`: a small MCP server, by which a model sees how the servers of its own host are,
 //! and has a fresh one started in the place of one that hangs.
 
-mod secrets;
 mod servers;
 mod tools;
 
@@ -10,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use futures::StreamExt as _;
+use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use mcp_sessiond_jsonrpc::code;
 use mcp_sessiond_jsonrpc::error::RpcError;
@@ -43,7 +43,7 @@ An MCP server on standard input and output, with four tools: `list_servers`, `se
 servers of the host that has started it, and of no other. Write it into the host's own file: the command is `mcp-sessiond`, its argument \
 `mcp`. Then the model can have a server restarted that hangs, and the conversation goes on.
 
-What looks like a secret in the environment and the arguments of a server is left out of what is shown.
+Servers that the user has named (`wrap --name`) are among them while this host has them; shared ones are not. What looks like a secret of a server's is left out of what is shown.
 
 Exit codes: 0 its input has ended.
 
@@ -78,7 +78,7 @@ async fn serve() {
     loop {
         tokio::select! {
             line = lines.recv(), if !has_ended => match line {
-                Some(line) => answers.extend(Message::read_all(&line).into_iter().map(answer)),
+                Some(line) => answers.push(answer_line(line)),
                 None => has_ended = true,
             },
             Some(answer) = answers.next() => {
@@ -100,6 +100,17 @@ fn say(answer: Option<Vec<u8>>) -> io::Result<()> {
     let mut output = io::stdout().lock();
     output.write_all(&line)?;
     output.flush()
+}
+
+/// The answer to a line, if it wants one: to a batch, which MCP 2025-03-26 has, a batch.
+async fn answer_line(line: Vec<u8>) -> Option<Vec<u8>> {
+    let messages = Message::read_all(&line).into_iter().map(answer);
+    let answers: Vec<Vec<u8>> = join_all(messages).await.into_iter().flatten().collect();
+    match line.trim_ascii_start().first() {
+        _ if answers.is_empty() => None,
+        Some(b'[') => Some([b"[", &answers.join(&b','), &b"]"[..]].concat()),
+        _ => Some(answers.concat()),
+    }
 }
 
 /// The answer to a message, if it wants one.

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use mcp_sessiond_jsonrpc::owned::{Message, Outcome};
 use serde_json::value::RawValue;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -44,6 +44,9 @@ pub trait KnownStore: Send + Sync {
 
     /// Nothing is answered from here for a host with this key, and the backend is started with it.
     fn unused(&self, key: Option<&str>, why: Unused);
+
+    /// The backend could not be started, and nobody has called it yet.
+    fn failed(&self, why: &str);
 }
 
 /// Why a backend is started with its host, which waits for it.
@@ -68,13 +71,13 @@ impl std::fmt::Debug for dyn KnownStore {
 pub enum Waking {
     /// At the first call.
     AtFirstCall,
-    /// Once the host has its answer to `initialize`.
+    /// Once the host is initialised.
     AtStart,
 }
 
-/// A backend that is started at the first call, or behind its host's back, if its answers until then are known. One that
-/// runs already is connected at once, and so is one of which nothing is known: its answers are
-/// stored then.
+/// A backend that is started at the first call, or once the host is initialised, if its answers until
+/// then are known. One that runs already is connected at once, and so is one of which nothing is known:
+/// its answers are stored then.
 #[derive(Debug, Clone)]
 pub struct Lazy {
     inner: Arc<dyn Source>,
@@ -82,6 +85,7 @@ pub struct Lazy {
     handshake: Option<Handshake>,
     waking: Waking,
     limit: Option<Duration>,
+    turns: Option<Arc<Semaphore>>,
 }
 
 impl Lazy {
@@ -100,6 +104,16 @@ impl Lazy {
             handshake,
             waking,
             limit: None,
+            turns: None,
+        }
+    }
+
+    /// How many backends are started at once that nobody waits for yet.
+    #[must_use]
+    pub fn in_turn(self, turns: Arc<Semaphore>) -> Self {
+        Self {
+            turns: Some(turns),
+            ..self
         }
     }
 
@@ -278,9 +292,9 @@ impl Between {
                             }
                         }
                     }
-                    if wakes_early && waking.is_none() && lock(&self.state).has_begun() {
+                    if wakes_early && waking.is_none() && lock(&self.state).initialized {
                         wakes_early = false;
-                        waking = Some(Box::pin(self.start(&heard)));
+                        waking = Some(Box::pin(self.start_in_turn(&heard)));
                     }
                 }
                 woken = woken => {
@@ -298,6 +312,9 @@ impl Between {
                             to = Some(backend);
                         }
                         Err(why) => {
+                            if held.is_empty() {
+                                self.lazy.store.failed(&why);
+                            }
                             for line in held.iter().flat_map(|line| state::refusals(line, &why)) {
                                 self.tell(line).await;
                             }
@@ -312,6 +329,16 @@ impl Between {
     async fn tell(&self, line: Bytes) {
         // If it can't be sent, the host is gone.
         let _ = self.said.send(TrackedLine::once(line)).await;
+    }
+
+    /// The same, not beside too many others: nobody waits for it yet.
+    async fn start_in_turn(&self, heard: &mpsc::Sender<mpsc::Receiver<TrackedLine>>) -> Started {
+        let _turn = match &self.lazy.turns {
+            // It is never closed.
+            Some(turns) => turns.acquire().await.ok(),
+            None => None,
+        };
+        self.start(heard).await
     }
 
     /// Starts the backend, and initialises it for the host.
@@ -531,6 +558,8 @@ mod tests {
         fn save(&self, _key: String, _known: Known) {}
 
         fn unused(&self, _key: Option<&str>, _why: Unused) {}
+
+        fn failed(&self, _why: &str) {}
     }
 
     #[tokio::test]

@@ -405,6 +405,7 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
     let answers = AnswerMemory::new(common.options.clone(), common.stderr.clone());
     let sources = {
         let (common, answers, limit) = (common.clone(), answers.clone(), settings.init_timeout);
+        let turns = Arc::new(Semaphore::new(settings.init_concurrency.max(1)));
         move |servers: Vec<Server>, handshake: &Handshake| {
             let source = |server: Server| -> Arc<dyn Source> {
                 let lazy = server.lazy.filter(|_| common.unkept.is_none());
@@ -418,7 +419,8 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> io::Result<ExitCo
                 match known {
                     Some((waking, known)) => Arc::new(
                         Lazy::new(backend, Arc::new(known), Some(handshake.clone()), waking)
-                            .within(limit),
+                            .within(limit)
+                            .in_turn(turns.clone()),
                     ),
                     None => backend,
                 }

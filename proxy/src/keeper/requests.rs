@@ -25,6 +25,7 @@ use super::sharing::NewClient;
 use super::spare::{Spare, refuse};
 use crate::frames::{Frames, PendingFrames};
 use crate::lines::Line;
+use crate::secrets::Secrets;
 use crate::socket::{self, SocketWriter};
 
 /// How long a client may take for its hello and its request.
@@ -286,10 +287,20 @@ async fn read_request(
             reply(&writer, &KeeperReply::Compared { differing }).await?;
             Ok(None)
         }
+        Ok(KeeperRequest::Hide { texts }) => {
+            let command = std::env::args_os().skip_while(|word| word != "--").skip(1);
+            let command: Vec<String> = command
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect();
+            let secrets = Secrets::own(&command);
+            let texts = texts.iter().map(|text| secrets.hide(text)).collect();
+            reply(&writer, &KeeperReply::Hidden { texts }).await?;
+            Ok(None)
+        }
         Err(_) => {
             // The error does not quote the request, which may contain a message.
             let sentence =
-                "a keeper takes the requests `attach`, `join`, `status`, `errors`, `restart`, `ping`, `remember` and `compare`"
+                "a keeper takes the requests `attach`, `join`, `status`, `errors`, `restart`, `ping`, `remember`, `compare` and `hide`"
                     .into();
             reply(
                 &writer,

@@ -9,6 +9,7 @@ use crate::commands::wrap;
 use crate::hosts::Host;
 use crate::hosts::entries::{is_command_line, is_windows_command};
 use mcp_sessiond_daemon::config::FileForm;
+use mcp_sessiond_proxy::secrets::is_secret;
 
 /// An entry in the form of `servers.json`, or why there is none. Secrets stay what they are.
 pub(crate) fn converted(host: Host, server: &Value) -> Result<Map<String, Value>, String> {
@@ -395,39 +396,4 @@ pub(crate) fn secrets(entry: &Map<String, Value>) -> Vec<String> {
         .filter(|(name, value)| is_secret(name, value))
         .map(|(name, _)| name.clone())
         .collect()
-}
-
-/// Whether a variable, a header or an option of this name has a secret for its value.
-pub(crate) fn is_secret(name: &str, value: &str) -> bool {
-    const WORDS: [&str; 10] = [
-        "token",
-        "secret",
-        "password",
-        "passwd",
-        "credential",
-        "auth",
-        "cookie",
-        "apikey",
-        "private",
-        "bearer",
-    ];
-    const PARTS: [&str; 4] = ["key", "pat", "pass", "pwd"];
-    const BEGINNINGS: [&str; 7] = [
-        "sk-",
-        "ghp_",
-        "gho_",
-        "github_pat_",
-        "glpat-",
-        "xox",
-        "AKIA",
-    ];
-    if value.is_empty() || value.contains("${") {
-        return false;
-    }
-    let name = name.to_ascii_lowercase();
-    WORDS.iter().any(|word| name.contains(word))
-        || name.split(['_', '-']).any(|part| PARTS.contains(&part))
-        || BEGINNINGS
-            .iter()
-            .any(|beginning| value.starts_with(beginning))
 }

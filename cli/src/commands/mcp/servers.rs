@@ -1,11 +1,15 @@
 //! The servers of the host that has started this process.
 
-use mcp_sessiond_process::{self as process, PinnedProcess};
+use mcp_sessiond_client::Directory;
+use mcp_sessiond_process::{self as process, HostDoubt, PinnedProcess};
+use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
+use mcp_sessiond_proto::paths;
 use mcp_sessiond_proto::text::did_you_mean;
+use mcp_sessiond_proxy::keeper::dial::{Dialled, dial};
+use mcp_sessiond_proxy::secrets::hide_tokens;
 use mcp_sessiond_proxy::unkept::{self, Unkept};
 use serde_json::{Value, json};
 
-use super::secrets::Secrets;
 use crate::config::load_or_default;
 use crate::inventory::{Inventory, NotRunning, Server, Unready};
 use crate::ui::table::duration;
@@ -28,26 +32,44 @@ impl OwnServers {
         let table = load_or_default().table();
         let host_of = |process: PinnedProcess| process::find_host(&process, &table).host;
         let own = PinnedProcess::own().map_err(|error| error.to_string())?;
-        let mut host = host_of(own).map(|host| host.id().pid).map_err(|why| {
+        let unknown = |why: HostDoubt| {
             format!("mcp-sessiond can't tell which host has started this process: {why}")
-        })?;
+        };
+        let mut found = host_of(own.clone()).map_err(unknown)?;
         let mut inventory = Inventory::read().await.map_err(|why| why.to_string())?;
         let servers = &mut inventory.servers;
+        let keeper = found.id().pid;
         let by_keeper = servers
             .iter()
-            .position(|server| server.keeper_pid == Some(host));
-        if let Some(own) = by_keeper.map(|at| servers.remove(at)) {
+            .position(|server| server.keeper_pid == Some(keeper));
+        let host = match by_keeper.map(|at| servers.remove(at)) {
             // It is kept itself, and its keeper knows whose it is.
-            host = own.host.ok_or(
+            Some(kept) => kept.host.ok_or(
                 "this server is not of one host, since it is shared or has a name; write `mcp-sessiond mcp` into the host's own file",
-            )?;
+            )?,
+            None => {
+                // A wrapper that can't have it kept runs it as its own child.
+                let name = |process: &PinnedProcess| process::name_of(process.id().pid);
+                while name(&found) == name(&own) {
+                    found = host_of(found).map_err(unknown)?;
+                }
+                found.id().pid
+            }
+        };
+        let is_of_host = |pid: u32| {
+            let process = PinnedProcess::open(pid).ok();
+            let of = process.and_then(|process| host_of(process).ok());
+            of.is_some_and(|of| of.id().pid == host)
+        };
+        // What the user has named is this host's while it has it.
+        for server in servers.iter_mut().filter(|server| server.is_users()) {
+            server.host = server
+                .front
+                .filter(|front| is_of_host(*front))
+                .and(Some(host));
         }
         let mut unkept = unkept::list(inventory.directory.path());
-        unkept.retain(|one| {
-            let process = PinnedProcess::open(one.process.pid).ok();
-            let of = process.and_then(|process| host_of(process).ok());
-            one.service.is_none() && of.is_some_and(|of| of.id().pid == host)
-        });
+        unkept.retain(|one| one.service.is_none() && is_of_host(one.process.pid));
         Ok(Self {
             inventory,
             host,
@@ -75,8 +97,7 @@ impl OwnServers {
 
     /// All of them, for a model.
     pub(super) fn rows(&self) -> Vec<Value> {
-        let daemon_answers = self.inventory.connection.is_some();
-        let kept = self.kept().map(|server| row(server, daemon_answers));
+        let kept = self.kept().map(|server| row(server, &self.inventory));
         kept.chain(self.others().map(|(_, row)| row)).collect()
     }
 
@@ -111,7 +132,9 @@ impl OwnServers {
         let names = || self.kept().map(|server| &*server.server);
         let known: Vec<&str> = names().chain(self.others().map(|(name, _)| name)).collect();
         match known.is_empty() {
-            true => format!("this host has no server {name:?}, and none that mcp-sessiond keeps"),
+            true => format!(
+                "this host has no server {name:?}, and none that mcp-sessiond keeps; shared ones are not among them"
+            ),
             false => format!(
                 "this host has no server {name:?}{}; it has {}",
                 did_you_mean(name, known.iter().copied()),
@@ -132,11 +155,36 @@ impl OwnServers {
     }
 }
 
+/// These texts about a server, without what looks like a secret of it, as its keeper knows them.
+pub(super) fn hidden(directory: &Directory, server: &Server, texts: Vec<String>) -> Vec<String> {
+    let count = texts.len();
+    let socket = paths::keeper_socket(directory.path(), server.keeper);
+    match dial(&socket, &KeeperRequest::Hide { texts }) {
+        Ok(Dialled {
+            reply: KeeperReply::Hidden { texts },
+            ..
+        }) => texts,
+        // It may have secrets in it.
+        _ => {
+            let what = format!(
+                "not shown here: `mcp-sessiond logs {}` shows it",
+                server.server
+            );
+            vec![what; count.min(1)]
+        }
+    }
+}
+
 /// A kept server.
-fn row(server: &Server, daemon_answers: bool) -> Value {
-    let problem = server
-        .fault(daemon_answers)
-        .map(|(what, _)| Secrets::of(server).hide(&what));
+fn row(server: &Server, inventory: &Inventory) -> Value {
+    let daemon_answers = inventory.connection.is_some();
+    let problem = server.fault(daemon_answers).map(|(what, _)| {
+        // Of one that does not say how it is, this is all our own.
+        match server.failure {
+            Some(_) => what,
+            None => hidden(&inventory.directory, server, vec![what]).concat(),
+        }
+    });
     json!({
         "name": server.server,
         "program": server.program,
@@ -152,7 +200,9 @@ fn row(server: &Server, daemon_answers: bool) -> Value {
 }
 
 fn unready_row(one: &Unready) -> (&str, Value) {
-    let problem = one.fault().map(|(what, then)| format!("{what}; {then}"));
+    let problem = one
+        .fault()
+        .map(|(what, then)| format!("{}; {then}", hide_tokens(&what)));
     let state = one.trouble.state();
     (
         &one.server,
@@ -172,6 +222,6 @@ fn unkept_row(one: &Unkept) -> (&str, Value) {
     let state = if one.has_failed { "failed" } else { "not kept" };
     (
         &one.program,
-        json!({"name": one.program, "state": state, "problem": one.why}),
+        json!({"name": one.program, "state": state, "problem": hide_tokens(&one.why)}),
     )
 }

@@ -5,8 +5,7 @@ use mcp_sessiond_jsonrpc::error::RpcError;
 use mcp_sessiond_jsonrpc::object::Object;
 use serde_json::{Value, json};
 
-use super::secrets::Secrets;
-use super::servers::OwnServers;
+use super::servers::{OwnServers, hidden};
 use crate::commands::{logs, restart};
 use crate::ui::table::duration;
 
@@ -59,7 +58,8 @@ pub(super) fn listed() -> Value {
         {
             "name": "why_fresh",
             "title": "Why a server has forgotten",
-            "description": "Whether a server is another process than before, since when, and why: for when it has forgotten what it knew.",
+            "description": "For when a server has forgotten what it knew: since when its process runs, how often it was restarted, why the \
+                            last one ended, and what mcp-sessiond has logged about it.",
             "inputSchema": named(json!({})),
             "annotations": reads,
         },
@@ -93,15 +93,12 @@ pub(super) async fn call(name: &str, arguments: &Object) -> Result<Value, RpcErr
         Ok(server) => server,
         Err(why) => return Ok(failed(&why)),
     };
-    let secrets = Secrets::of(server);
-    let hidden = |lines: Vec<String>| -> Vec<String> {
-        lines.iter().map(|line| secrets.hide(line)).collect()
-    };
     let directory = &servers.inventory.directory;
+    let hidden = |texts| hidden(directory, server, texts);
     Ok(match name {
         "restart_server" => match restart::one(&servers.inventory, server).await {
             Ok(said) => told(&json!({"done": said})),
-            Err(why) => failed(&secrets.hide(&why)),
+            Err(why) => failed(&hidden(vec![why]).concat()),
         },
         "server_logs" => {
             let lines = arguments.get("lines").map(|lines| lines.get().parse());
@@ -128,7 +125,7 @@ pub(super) async fn call(name: &str, arguments: &Object) -> Result<Value, RpcErr
                 "name": server.server,
                 "running_for": server.age_ms.map(duration),
                 "restarts": server.restarts,
-                "the_last_one_ended": server.last_error.as_ref().map(|why| secrets.hide(why)),
+                "the_last_one_ended": server.last_error.clone().map(|why| hidden(vec![why]).concat()),
                 "lost": servers.losses(server),
                 "mcp_sessiond": hidden(about),
             }))

@@ -90,11 +90,6 @@ impl State {
         }
     }
 
-    /// Whether the host has its answer to `initialize`, from memory.
-    pub(super) fn has_begun(&self) -> bool {
-        self.initialize_answered
-    }
-
     /// What becomes of a line of the host while the server does not run.
     pub(super) fn on_line(&mut self, line: &[u8]) -> Effect {
         // A batch, or what can't be read, is the server's.

@@ -2,6 +2,7 @@
 //! first call: in the daemon, by what a server is and by the words of its host.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -167,13 +168,14 @@ impl ServerAnswers {
     }
 
     fn print(&self, why: &str) {
-        let what = self.name.as_ref().map_or_else(
-            || "the server".to_owned(),
-            |name| format!("{name}: the server"),
-        );
-        self.memory.stderr.print(&format_args!(
-            "{what} is started now, and the host waits: {why}"
-        ));
+        self.say(&format_args!("is started now, and the host waits: {why}"));
+    }
+
+    fn say(&self, what: &dyn Display) {
+        let of = self.name.as_ref();
+        let of = of.map_or_else(String::new, |name| format!("{name}: "));
+        let stderr = &self.memory.stderr;
+        stderr.print(&format_args!("{of}the server {what}"));
     }
 
     /// Why nothing is known for a host with these words.
@@ -236,6 +238,12 @@ impl KnownStore for ServerAnswers {
             let _ = timeout(DAEMON_WAIT, memory.note_start(&identity, &start)).await;
             memory.writing.send_modify(|writing| *writing -= 1);
         });
+    }
+
+    fn failed(&self, why: &str) {
+        self.say(&format_args!(
+            "can't be started: {why}; its first call tries again"
+        ));
     }
 
     fn unused(&self, key: Option<&str>, why: Unused) {

@@ -244,7 +244,6 @@ impl SharedConnector {
         let of_user = || paths::user_directories().map(|user| user.home);
         let home = cwd.or_else(|| of_user().filter(|home| home.is_dir()));
         let launch = Launch {
-            // It would have no variable but those that every host has.
             starts_daemon: false,
             descriptors: None,
             binary: &binary,
