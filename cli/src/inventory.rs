@@ -406,7 +406,7 @@ impl Server {
             pid,
             keeper,
             keeper_pid: status.map(|status| status.keeper_pid),
-            front: status.and_then(|status| Some(status.front.as_ref()?.pid)),
+            front: status.and_then(|status| status.front),
             state: status.map_or(silent, State::of),
             hosts: shared.map(|shared| shared.hosts),
             withheld: shared.map(|shared| shared.withheld),

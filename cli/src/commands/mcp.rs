@@ -108,7 +108,7 @@ async fn answer_line(line: Vec<u8>) -> Option<Vec<u8>> {
     let answers: Vec<Vec<u8>> = join_all(messages).await.into_iter().flatten().collect();
     match line.trim_ascii_start().first() {
         _ if answers.is_empty() => None,
-        Some(b'[') => Some([b"[", &answers.join(&b','), &b"]"[..]].concat()),
+        Some(b'[') => Some([&b"["[..], &answers.join(&b','), b"]"].concat()),
         _ => Some(answers.concat()),
     }
 }

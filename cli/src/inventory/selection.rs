@@ -314,6 +314,7 @@ mod tests {
             pid,
             keeper: mcp_sessiond_proto::KeeperName(pids[1]),
             keeper_pid,
+            front: None,
             state: State::InUse,
             hosts: None,
             withheld: None,

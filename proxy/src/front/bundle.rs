@@ -39,7 +39,7 @@ use mcp_sessiond_proto::sessions::SessionRef;
 use mcp_sessiond_proto::types::LeaseRef;
 use mcp_sessiond_proto::{BackendName, Claimed};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::FAILED;
 use super::drive::{self, Driver, Untold};
