@@ -138,7 +138,7 @@ fn a_log_is_read_without_what_looks_like_a_secret() {
     let why = ask(&mut control, "why_fresh", json!({"name": "mail"})).expect("why");
     let ended = why["the_last_one_ended"].as_str().expect("a sentence");
     assert!(
-        ended.contains("signal") && !why.to_string().contains("abcdef-123"),
+        ended.contains("SIGKILL") && !why.to_string().contains("abcdef-123"),
         "{why}"
     );
 }
