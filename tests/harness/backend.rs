@@ -119,8 +119,12 @@ impl Backend {
         *status
     }
 
-    /// Waits until it is such. Returns how it is then. A keeper tells nobody of itself unasked.
+    /// Waits until it is such. Returns how it is then. A keeper tells nobody of itself unasked, and
+    /// listens a moment after it has registered.
     pub fn wait(&self, what: &str, such: impl Fn(&BackendStatus) -> bool) -> BackendStatus {
+        until("the keeper to listen", || {
+            self.socket.exists().then_some(())
+        });
         until(what, || Some(self.status()).filter(&such))
     }
 

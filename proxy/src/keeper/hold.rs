@@ -30,7 +30,7 @@ use nix::sys::signal::Signal;
 use signal_hook_tokio::Signals;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use self::events::{from_backend, from_clients, from_front, from_stderr, to_backend, to_front};
@@ -113,8 +113,10 @@ pub struct Keeper {
     /// Whether another front may have the backend as the latest has left it, as the daemon said
     /// last.
     rule: FrontRule,
-    /// The daemon hears how the latest front has left.
-    left_told: Option<JoinHandle<()>>,
+    /// Whether the daemon was told how a front has left.
+    has_told_left: bool,
+    /// What the daemon is being told.
+    telling: JoinSet<()>,
     /// The counts that the daemon has confirmed.
     reported: Arc<Mutex<Counts>>,
     /// Why the keeper is about to end.
@@ -263,7 +265,8 @@ impl Keeper {
             signal: None,
             input_over: None,
             rule: FrontRule::NONE,
-            left_told: None,
+            has_told_left: false,
+            telling: JoinSet::new(),
             reported: Arc::default(),
             ending: None,
             mask,

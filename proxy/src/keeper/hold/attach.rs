@@ -300,7 +300,7 @@ impl Keeper {
         self.since = Instant::now();
         // The front of a list stays: it has other servers.
         let is_dropped = self.ending == Some(End::Dropped);
-        if !is_dropped && (self.left_told.is_none() || !self.ends_with_front_now()) {
+        if !is_dropped && (!self.has_told_left || !self.ends_with_front_now()) {
             self.tell_left(front.epoch);
         }
         self.report_counts();
@@ -318,9 +318,8 @@ impl Keeper {
         };
         // If the daemon does not get this, the session counts as used and cut off, and is kept for
         // longer.
-        self.left_told = Some(self.notify_daemon(|control| async move {
-            control.ask(Client::front_left, request).await
-        }));
+        self.has_told_left = true;
+        self.notify_daemon(|control| async move { control.ask(Client::front_left, request).await });
     }
 
     /// Tells the daemon how many messages were lost and parked, unless it knows.

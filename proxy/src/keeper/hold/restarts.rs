@@ -14,7 +14,6 @@ use mcp_sessiond_proto::facts::{LearnRequest, Learned};
 use mcp_sessiond_proto::{Loss, paths};
 use nix::unistd::Pid;
 use signal_hook_tokio::Signals;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::{End, Keeper, LAST_LINES_WAIT};
@@ -141,7 +140,7 @@ impl Keeper {
     }
 
     /// Without this the daemon can't clean up after the keeper if both were killed.
-    fn tell_started(&self, backend: Pid, why: Option<String>) {
+    fn tell_started(&mut self, backend: Pid, why: Option<String>) {
         let request = StartedRequest {
             session: self.context.session.clone(),
             keeper: self.context.keeper,
@@ -167,7 +166,7 @@ impl Keeper {
     }
 
     /// Tells the daemon what was seen of servers of this command, for other keepers and fronts.
-    pub(super) fn tell_learned(&self, learned: Learned) {
+    pub(super) fn tell_learned(&mut self, learned: Learned) {
         let Some(server) = self.context.server.clone() else {
             return;
         };
@@ -175,16 +174,17 @@ impl Keeper {
         self.notify_daemon(|control| async move { control.ask(Client::learn_fact, request).await });
     }
 
-    /// Tells the daemon something, without waiting for the answer.
-    pub(super) fn notify_daemon<F>(&self, tell: impl FnOnce(Control) -> F) -> JoinHandle<()>
+    /// Tells the daemon something. Only the end of the keeper waits for the answer.
+    pub(super) fn notify_daemon<F>(&mut self, tell: impl FnOnce(Control) -> F)
     where
         F: Future<Output: Send> + Send + 'static,
     {
         let (control, telling) = (self.control.clone(), tell(self.control.clone()));
-        tokio::spawn(async move {
+        while self.telling.try_join_next().is_some() {}
+        self.telling.spawn(async move {
             drop(telling.await);
             control.hang_up();
-        })
+        });
     }
 
     /// Tells the daemon the latest counts, and why this keeper is about to end, so that the daemon
@@ -331,15 +331,14 @@ impl Keeper {
             // It may be gone already, and nobody else says how it has left.
             self.detach();
         }
-        let left_told = self.left_told.take();
+        let mut told = std::mem::take(&mut self.telling);
         self.retire(StopMode::Graceful { signal });
         let (children, mut retiring) = (&self.children, self.retiring);
         let down = async {
             while retiring.join_next().await.is_some() {}
             let _ = telling.await;
-            if let Some(told) = left_told {
-                let _ = timeout(LAST_LINES_WAIT, told).await;
-            }
+            let all_told = async { while told.join_next().await.is_some() {} };
+            let _ = timeout(LAST_LINES_WAIT, all_told).await;
         };
         tokio::pin!(down);
         loop {
