@@ -11,6 +11,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use mcp_sessiond_jsonrpc::code;
 use mcp_sessiond_process::signals::not_ignored;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -28,7 +29,7 @@ use crate::ui::table::printable;
 /// The version of MCP that is spoken: the newest one that has `initialize`.
 const PROTOCOL: &str = "2025-11-25";
 /// The one that is spoken with a server that refuses that: each of its requests says so.
-const MODERN: &str = "2026-07-28";
+pub(crate) const MODERN: &str = "2026-07-28";
 
 /// How long a server that has refused `initialize` may take to answer `server/discover`.
 const DISCOVER_WAIT: Duration = Duration::from_secs(5);
@@ -38,9 +39,6 @@ const LEAVE: Duration = Duration::from_secs(2);
 
 /// Pages of tools that are asked for.
 const PAGES_MAX: usize = 1000;
-
-/// The code of an answer of ours in the place of a server that can't be reached.
-const CONNECTION_CLOSED: i64 = -32000;
 
 /// The exit code of a shell's command that was ended by Ctrl-C.
 const INTERRUPTED: u8 = 130;
@@ -177,7 +175,7 @@ impl McpClient {
                 let message = error["message"].as_str().unwrap_or_default();
                 let taken = message
                     .split_once(TAKEN)
-                    .filter(|_| error["code"] == CONNECTION_CLOSED);
+                    .filter(|_| error["code"] == code::CONNECTION);
                 let failure = match taken {
                     Some((_, rest)) => {
                         let holder = rest.split(';').next().unwrap_or_default();

@@ -203,6 +203,15 @@ fn bad_calls_are_refused_and_both_eras_are_spoken() {
         (&json!("complete"), &json!(0))
     );
     assert_eq!(list["tools"].as_array().map(Vec::len), Some(4));
+    // MCP 2025-03-26 has batches, and answers them by one.
+    let ping = |id: u64| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+    let batch = format!("{}\n", json!([ping(900), ping(901)]));
+    control.pipe.send(batch.as_bytes());
+    let answers = control.said(Value::is_array);
+    assert_eq!(
+        (&answers[0]["id"], &answers[1]["id"]),
+        (&json!(900), &json!(901))
+    );
     let later = control.request("tools/list", meta("2027-01-01"));
     assert_eq!(control.answer(later)["error"]["code"], -32022);
 }

@@ -19,14 +19,12 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::exit_code::SOFTWARE;
+use crate::mcp_client::MODERN;
 use crate::runtime::block_on;
 use crate::ui::output::warn;
 
 /// The versions of MCP that begin with `initialize`, the newest last.
 const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
-
-/// The version whose requests each say which version they are of.
-const MODERN: &str = "2026-07-28";
 
 /// Lines that may wait while one is carried out.
 const WAITING: usize = 16;
@@ -45,7 +43,7 @@ servers of the host that has started it, and of no other. Write it into the host
 
 Servers that the user has named (`wrap --name`) are among them while this host has them; shared ones are not. What looks like a secret of a server's is left out of what is shown.
 
-Exit codes: 0 its input has ended.
+Exit codes: 0 its input has ended; 70 it could not begin.
 
 Examples:
   claude mcp add mcp-sessiond -- mcp-sessiond mcp
